@@ -4,6 +4,7 @@
 
 pub mod account;
 pub mod bench;
+pub mod check;
 pub mod completions;
 mod config_file;
 pub mod foreign;

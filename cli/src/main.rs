@@ -13,7 +13,7 @@ use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::part_options::{NAMES, with_two_dashes};
 use margay_cli::poe::{self, PoeOptions};
 use margay_cli::{
-    account, bench, completions, fortran, job, live, omp, part, pfs, queue, single_dash,
+    account, bench, check, completions, fortran, job, live, omp, part, pfs, queue, single_dash,
     threads_view, why_view,
 };
 use margay_job_launch::hosts::agent;
@@ -66,15 +66,19 @@ fn partitions(words: Vec<OsString>) -> ExitCode {
 
 fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
     let command = options::run_command(name);
+    let words = arguments.clone();
     let job = single_dash::segments(&command, arguments)
         .map_err(|text| report(name, &format!("{text}; see {name} --help"), 2))
         .and_then(|segments| {
             segments
                 .into_iter()
-                .map(|segment| parse(command.clone(), segment))
+                .map(|segment| parse::<options::RunOptions>(command.clone(), segment))
                 .collect::<Result<Vec<_>, ExitCode>>()
         })
         .and_then(|segments| {
+            if segments.iter().any(|segment| segment.end.check) && !check::is_on() {
+                return Err(report(name, &check::run(name, &words), 1));
+            }
             let limit = std::env::var_os(job::ENV_TIMEOUT);
             let limit = limit.map(|text| text.to_string_lossy().into_owned());
             let tasks = std::env::var_os(job::ENV_TASKS);
@@ -156,6 +160,7 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         Subcommand::Agent => {
             agent::serve().map_err(|error| format!("the agent cannot serve: {error}"))
         }
+        Subcommand::Lines => check::lines(),
         Subcommand::Completions { shell, command } => completions::print(shell, &command),
     };
     match done {

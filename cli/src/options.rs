@@ -89,6 +89,9 @@ pub enum Subcommand {
     /// Serve as the agent of this host for a launcher on another one, which starts it.
     #[command(hide = true)]
     Agent,
+    /// Say which functions and lines the addresses on the standard input are.
+    #[command(hide = true)]
+    Lines,
     /// Print the completions of a shell.
     Completions {
         /// The shell.
@@ -241,6 +244,12 @@ pub struct RunOptions {
 /// What ends a job, and what does not.
 #[derive(Clone, Debug, Args)]
 pub struct EndOptions {
+    /// Look for errors in the program's use of MPI while it runs: types that do not match, requests
+    /// that nobody waits for, leaks, races and more, each with file and line. Deadlocks end the
+    /// job; the exit status is not 0 when errors were found
+    #[arg(long = "check")]
+    pub check: bool,
+
     /// Let the other ranks continue when one dies (for programs that recover: MPIX_Comm_shrink and
     /// the like)
     #[arg(long = "continue-on-failure", aliases = ["enable-recovery", "disable-auto-cleanup"])]

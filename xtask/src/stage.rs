@@ -31,25 +31,27 @@ const LIBRARY_CRATES: [&str; 4] = [
 ];
 
 /// The crates that make its programs.
-const PROGRAM_CRATES: [&str; 6] = [
+const PROGRAM_CRATES: [&str; 7] = [
     "margay-bench-suite",
     "margay-svc-part",
     "margay-svc-pfs",
     "margay-svc-queue",
+    "margay-svc-check",
     "margay",
     // Not part of the tree: what writes the manual pages.
     "xtask-manual",
 ];
 
 /// The programs that cargo builds: the command, the performance suite that `margay bench` runs, the
-/// partitions of `margay part`, the parallel file system of `margay pfs`, and the head of the queue
-/// that `margay up` starts.
-const PROGRAMS: [&str; 5] = [
+/// partitions of `margay part`, the parallel file system of `margay pfs`, the head of the queue
+/// that `margay up` starts, and the checker of `mpiexec -check`.
+const PROGRAMS: [&str; 6] = [
     "margay",
     "margay-bench",
     "margay-part",
     "margay-pfs",
     "margay-queue",
+    "margay-check",
 ];
 
 /// The launcher's other names.
@@ -162,6 +164,7 @@ pub fn build(to: &Path) -> Result<()> {
     for face in &faces::FACES {
         other_abi(&tools, face, &built.join("faces").join(face.name), to)?;
     }
+    hooks(&tools, &built.join("check"), to)?;
     openmp(&tools, &built, to)?;
     pages(&programs, to)?;
     fortran_library(&tools, to)?;
@@ -300,6 +303,37 @@ fn other_abi(tools: &Tools, face: &faces::Face, folder: &Path, to: &Path) -> Res
     faces::build::other_names(tools, folder, to, face.library, face.aliases)?;
     faces::build::empty(tools, face, folder, to)?;
     faces::build::fortran(tools, face, folder, to)
+}
+
+/// Compiles the library that `mpiexec -check` puts in front of the others, in a folder of its own:
+/// it has names of MPI, and no program is linked with it.
+fn hooks(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
+    const NAME: &str = "libmargay_check.so.1";
+    fs::create_dir_all(folder)?;
+    let sources = workspace().join("abi/check");
+    let made = folder.join(NAME);
+    let mut cc = Command::new(tools.cc());
+    cc.args(["-std=c11", "-D_GNU_SOURCE", "-Os", "-fPIC", "-shared"])
+        .args([
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-fno-asynchronous-unwind-tables",
+        ])
+        .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,--enable-new-dtags"])
+        .args(["-Wl,-rpath,$ORIGIN/..", "-Wl,--gc-sections"])
+        .arg(format!("-Wl,-soname,{NAME}"))
+        .arg("-I")
+        .arg(to.join("include"));
+    for source in ["record.c", "hooks.c", "objects.c"] {
+        cc.arg(sources.join(source));
+    }
+    cc.arg("-L")
+        .arg(to.join("lib"))
+        .args(["-lmpi_abi", "-lpthread", "-ldl", "-o"])
+        .arg(&made);
+    output(&mut cc)?;
+    debug_info::split(&made, to, &format!("lib/check/{NAME}"))
 }
 
 /// The library's other names: as LLVM's is called by Debian and by LLVM, and Intel's. The loader

@@ -172,7 +172,12 @@ fn tree(stage: &Path, version: &str, tools: &Tools) -> Result<Vec<Member>> {
             }
             // Programs that `margay` starts: services of a machine and its performance suite, which
             // are no part of a Python environment. `margay` names a whole tree as the remedy.
-            let folders = ["bin/margay-", "share/margay/bench/", "share/margay/compat/"];
+            let folders = [
+                "bin/margay-",
+                "share/margay/bench/",
+                "share/margay/compat/",
+                "lib/check/",
+            ];
             if folders.iter().any(|folder| inside.starts_with(folder)) {
                 continue;
             }

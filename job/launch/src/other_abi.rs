@@ -84,12 +84,18 @@ impl Libraries {
             OsString::from("LD_LIBRARY_PATH"),
             before(folder.as_os_str(), old("LD_LIBRARY_PATH")),
         )];
-        for library in self.preloaded.iter().rev() {
-            let loaded = all.iter().find(|(name, _)| name == "LD_PRELOAD");
-            let rest = loaded.map_or_else(|| old("LD_PRELOAD"), |(_, value)| Some(value));
-            let value = before(library.as_os_str(), rest);
-            all.retain(|(name, _)| name != "LD_PRELOAD");
-            all.push(("LD_PRELOAD".into(), value));
+        // The user's come first: among them are tools that put their functions before MPI's.
+        let mut loaded = old("LD_PRELOAD")
+            .filter(|value| !value.is_empty())
+            .map(OsStr::to_owned);
+        for library in &self.preloaded {
+            loaded = Some(match loaded {
+                Some(others) => before(&others, Some(library.as_os_str())),
+                None => library.as_os_str().to_owned(),
+            });
+        }
+        if !self.preloaded.is_empty() {
+            all.extend(loaded.map(|value| ("LD_PRELOAD".into(), value)));
         }
         let asked = old(ENV_PYTHON_LIBRARY).map(|value| Path::new(value).file_name());
         let library = match (asked, old(ENV_PYTHON_ABI)) {
@@ -357,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_search_path_and_preloads_stay_behind_ours() {
+    fn the_users_search_path_stays_behind_ours_and_what_it_preloads_before() {
         let libraries = Libraries {
             folder: Some("/m/lib/faces".into()),
             preloaded: vec!["/m/a".into(), "/m/b".into()],
@@ -367,7 +373,7 @@ mod tests {
             variables(&libraries, &set),
             [
                 "LD_LIBRARY_PATH=/m/lib/faces:/own",
-                "LD_PRELOAD=/m/a:/m/b:/malloc.so"
+                "LD_PRELOAD=/malloc.so:/m/a:/m/b"
             ]
         );
         assert!(variables(&Libraries::default(), &set).is_empty());

@@ -13,6 +13,7 @@
 
 use margay_core_registry::detail::{Awaited, Detail, Unexpected};
 use margay_core_registry::{WaitKind, Waiting};
+use margay_core_waitfor::{Condition, Rank};
 
 /// What a rank does, as far as waiting goes.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,31 +120,18 @@ pub fn analyse(ranks: &[Doing], settled_s: f64) -> Analysis {
         Some([(w, _)]) => known(w),
         _ => None,
     };
-    let mut goes: Vec<bool> = (0..n)
-        .map(|r| settled(r).is_none() && !finished(r))
+    let condition = |w: &Waiting| match w.peer.filter(|&p| (p as usize) < n) {
+        Some(peer) => Condition::Rank(peer),
+        None => Condition::Anybody,
+    };
+    let states: Vec<Rank> = (0..n)
+        .map(|r| match settled(r) {
+            Some(waits) => Rank::Waits(waits.iter().map(|(w, _)| condition(w)).collect()),
+            None if finished(r) => Rank::Ended,
+            None => Rank::Goes,
+        })
         .collect();
-    loop {
-        let going = goes.iter().filter(|&&g| g).count();
-        for r in 0..n {
-            if goes[r] {
-                continue;
-            }
-            // A rank goes on when one of its threads does.
-            goes[r] = settled(r).is_some_and(|waits| {
-                waits.iter().any(|(w, _)| match known(w) {
-                    Some(p) => goes[p],
-                    None => going > 0,
-                })
-            });
-        }
-        if goes.iter().filter(|&&g| g).count() == going {
-            break;
-        }
-    }
-    let stuck: Vec<u32> = (0..n)
-        .filter(|&r| settled(r).is_some() && !goes[r])
-        .map(|r| r as u32)
-        .collect();
+    let stuck = margay_core_waitfor::find(&states).stuck;
     let abandoned = (0..n)
         .filter_map(|r| {
             peer(r)

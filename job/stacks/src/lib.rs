@@ -9,6 +9,7 @@
 //! | `unwind` | from registers and a copy of the stack to the callers |
 //! | `lines` | functions, files and lines, inlined functions included |
 //! | `names` | names as their authors wrote them |
+//! | `places` | functions and lines of addresses in files, without a process |
 //!
 //! All of it is read from programs of users, whose memory and files may hold anything: sizes and
 //! numbers of steps have bounds, and what does not fit is as good as not there.
@@ -19,6 +20,7 @@ mod elf;
 mod lines;
 mod maps;
 mod names;
+mod places;
 mod unwind;
 
 use std::collections::{BTreeSet, HashMap};
@@ -29,6 +31,7 @@ use std::time::Duration;
 pub use core_file::{are_written, crashed};
 use margay_sys_os::trace::images;
 pub use margay_sys_os::trace::{Refused, Thread};
+pub use places::Places;
 
 use maps::Modules;
 use unwind::Spot;

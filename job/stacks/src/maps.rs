@@ -187,7 +187,7 @@ fn open(pid: u32, path: &str, begin: Option<u64>) -> Module {
 }
 
 impl Module {
-    fn new(path: &str, root: String, elf: Option<Elf>) -> Module {
+    pub(crate) fn new(path: &str, root: String, elf: Option<Elf>) -> Module {
         Module {
             path: path.to_owned(),
             root,

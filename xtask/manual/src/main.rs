@@ -21,7 +21,7 @@ use page::Page;
 
 /// Other names of commands, whose pages are links to another one.
 const ALIASES: [(&str, &[&str]); 5] = [
-    ("mpiexec", &["mpirun", "yod", "margay-run"]),
+    ("mpiexec", &["mpirun", "yod", "margay-run", "margay-check"]),
     ("showmesh", &["margay-mesh"]),
     ("mpicc", &["mpcc"]),
     ("mpicxx", &["mpic++", "mpCC"]),
@@ -36,7 +36,12 @@ const GUIDES: [(&str, &[&str]); 22] = [
     ),
     (
         "mpiexec",
-        &["docs/tutorial.md", "docs/launcher.md", "docs/moving.md"],
+        &[
+            "docs/tutorial.md",
+            "docs/launcher.md",
+            "docs/check.md",
+            "docs/moving.md",
+        ],
     ),
     ("poe", &["docs/mpl.md"]),
     ("showmesh", &["docs/launcher.md"]),

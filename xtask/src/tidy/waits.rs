@@ -247,6 +247,18 @@ const PLACES: &[(&str, &str)] = &[
         "the service waits for commands and signals: descriptors; its timer syncs",
     ),
     (
+        "svc/check/src/listen.rs",
+        "threads of the checker wait for connections, records, signals and the end of the launcher: descriptors",
+    ),
+    (
+        "svc/check/src/main.rs",
+        "the checker waits for what its threads have read",
+    ),
+    (
+        "svc/check/src/places.rs",
+        "the reader of debug information ends when its input does",
+    ),
+    (
         "svc/queue/src/serve.rs",
         "the head of the queue waits for commands, signals and supervisors: descriptors; a command waits for the end of \
          jobs",

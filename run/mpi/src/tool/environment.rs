@@ -49,6 +49,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "What is done when ranks wait for each other so that they can never go on, as `-deadlock`: `report`, `end` or `ignore`.",
     },
     Environment {
+        name: "MARGAY_CHECK",
+        reader: "`mpiexec`, libmargay_check",
+        about: "Set for the ranks by `mpiexec -check`: where its checker listens.",
+    },
+    Environment {
         name: "MARGAY_BLAS",
         reader: "`margay bench`",
         about: "The BLAS library file to use instead of one that is found.",

@@ -1,0 +1,337 @@
+/* Records of calls, written to the socket on which the checker listens. */
+#include "record.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* The most entries of an array that a record has. */
+#define MOST 65536
+
+static pthread_once_t opened = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int checker = -1;
+static pid_t owner;
+static volatile int has_world;
+
+struct text {
+    char *bytes;
+    size_t used, room;
+};
+
+/* The record that is being put together. The lock is held. */
+static struct text text;
+/* This thread is inside a hook: what the hook itself calls is no call of the program. */
+static _Thread_local int is_inside;
+
+static void put(const void *bytes, size_t n)
+{
+    if (text.used + n > text.room) {
+        size_t room = (text.used + n) * 2 + 256;
+        char *more = realloc(text.bytes, room);
+        if (more == NULL) {
+            return;
+        }
+        text.bytes = more;
+        text.room = room;
+    }
+    memcpy(text.bytes + text.used, bytes, n);
+    text.used += n;
+}
+
+static void put_number(int64_t number)
+{
+    put("n", 1);
+    put(&number, sizeof number);
+}
+
+static void put_count(char kind, uint32_t n)
+{
+    put(&kind, 1);
+    put(&n, sizeof n);
+}
+
+static void put_text(const char *words)
+{
+    size_t n = words == NULL ? 0 : strlen(words);
+    put_count('t', (uint32_t)n);
+    put(words, n);
+}
+
+static void put_ranks(MPI_Group group)
+{
+    int n = 0;
+    MPI_Group world = MPI_GROUP_NULL;
+    if (group != MPI_GROUP_NULL) {
+        PMPI_Group_size(group, &n);
+    }
+    if (n > MOST || n == 0 || !has_world || PMPI_Comm_group(MPI_COMM_WORLD, &world) != MPI_SUCCESS) {
+        put_count('l', 0);
+        return;
+    }
+    int *from = malloc(2 * (size_t)n * sizeof *from);
+    int *to = from == NULL ? NULL : from + n;
+    put_count('l', from == NULL ? 0 : (uint32_t)n);
+    for (int i = 0; from != NULL && i < n; i++) {
+        from[i] = i;
+    }
+    if (from != NULL) {
+        PMPI_Group_translate_ranks(group, n, from, world, to);
+    }
+    for (int i = 0; from != NULL && i < n; i++) {
+        int64_t rank = to[i];
+        put(&rank, sizeof rank);
+    }
+    free(from);
+    PMPI_Group_free(&world);
+}
+
+static void put_comm(MPI_Comm comm)
+{
+    int is_inter = 0;
+    MPI_Group own = MPI_GROUP_NULL, remote = MPI_GROUP_NULL;
+    if (comm != MPI_COMM_NULL) {
+        PMPI_Comm_test_inter(comm, &is_inter);
+        PMPI_Comm_group(comm, &own);
+        if (is_inter) {
+            PMPI_Comm_remote_group(comm, &remote);
+        }
+    }
+    put_ranks(own);
+    put_ranks(remote);
+    put_number(is_inter);
+    if (own != MPI_GROUP_NULL) {
+        PMPI_Group_free(&own);
+    }
+    if (remote != MPI_GROUP_NULL) {
+        PMPI_Group_free(&remote);
+    }
+}
+
+static void put_statuses(int n, const MPI_Status *statuses)
+{
+    put_count('l', (uint32_t)n * 4);
+    for (int i = 0; i < n; i++) {
+        MPI_Count bytes = MPI_UNDEFINED;
+        int is_cancelled = 0;
+        PMPI_Get_elements_x(&statuses[i], MPI_BYTE, &bytes);
+        PMPI_Test_cancelled(&statuses[i], &is_cancelled);
+        int64_t all[4] = {statuses[i].MPI_SOURCE, statuses[i].MPI_TAG, bytes, is_cancelled};
+        put(all, sizeof all);
+    }
+}
+
+static void put_items(const char *items, va_list list)
+{
+    for (; *items != 0; items++) {
+        int n;
+        switch (*items) {
+        case 'h':
+            put_number((int64_t)(intptr_t)va_arg(list, void *));
+            break;
+        case 'i':
+            put_number(va_arg(list, int));
+            break;
+        case 'l':
+            put_number(va_arg(list, int64_t));
+            break;
+        case 'A': {
+            n = va_arg(list, int);
+            const int *ints = va_arg(list, const int *);
+            n = ints == NULL || n < 0 ? 0 : n > MOST ? MOST : n;
+            put_count('l', (uint32_t)n);
+            for (int i = 0; i < n; i++) {
+                int64_t wide = ints[i];
+                put(&wide, sizeof wide);
+            }
+            break;
+        }
+        case 'B':
+        case 'H': {
+            n = va_arg(list, int);
+            const void *words = va_arg(list, const void *);
+            n = words == NULL || n < 0 ? 0 : n > MOST ? MOST : n;
+            put_count('l', (uint32_t)n);
+            put(words, (size_t)n * sizeof(int64_t));
+            break;
+        }
+        case 'S': {
+            n = va_arg(list, int);
+            const MPI_Status *statuses = va_arg(list, const MPI_Status *);
+            put_statuses(statuses == NULL || n < 0 ? 0 : n > MOST ? MOST : n, statuses);
+            break;
+        }
+        case 'G':
+            put_comm(va_arg(list, MPI_Comm));
+            break;
+        case 'g':
+            put_ranks(va_arg(list, MPI_Group));
+            break;
+        case 't':
+            put_text(va_arg(list, const char *));
+            break;
+        }
+    }
+}
+
+static void begin(enum margay_check_phase phase, const char *name, const void *site, int code)
+{
+    text.used = 0;
+    uint32_t length = 0;
+    uint8_t kind = (uint8_t)phase, name_length = (uint8_t)strlen(name);
+    uint64_t at = (uint64_t)(uintptr_t)site, thread = (uint64_t)syscall(SYS_gettid);
+    int64_t result = code;
+    put(&length, sizeof length);
+    put(&kind, 1);
+    put(&name_length, 1);
+    put(name, name_length);
+    put(&at, sizeof at);
+    put(&thread, sizeof thread);
+    put(&result, sizeof result);
+}
+
+/* Sends what has been put together. The lock is held. */
+static void flush(void)
+{
+    uint32_t length = (uint32_t)(text.used - sizeof length);
+    memcpy(text.bytes, &length, sizeof length);
+    const char *from = text.bytes;
+    size_t left = text.used;
+    while (left > 0 && checker >= 0) {
+        ssize_t done = send(checker, from, left, MSG_NOSIGNAL);
+        if (done < 0 && errno != EINTR) {
+            close(checker);
+            checker = -1;
+        }
+        if (done > 0) {
+            from += done;
+            left -= (size_t)done;
+        }
+    }
+}
+
+/* Sites whose file and offset the checker knows. */
+#define SITES 4096
+static const void *sites[SITES];
+
+/* Says in which file a site is, once. The lock is held. */
+static void describe(const void *site)
+{
+    size_t at = ((uintptr_t)site * 0x9E3779B97F4A7C15u) >> 52;
+    if (sites[at] == site) {
+        return;
+    }
+    sites[at] = site;
+    Dl_info info;
+    struct link_map *map = NULL;
+    const char *file = "";
+    uintptr_t offset = (uintptr_t)site;
+    if (dladdr1(site, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 && map != NULL) {
+        file = map->l_name != NULL && map->l_name[0] != 0 ? map->l_name : "/proc/self/exe";
+        offset -= map->l_addr;
+    }
+    char own[4096];
+    if (strcmp(file, "/proc/self/exe") == 0) {
+        ssize_t n = readlink(file, own, sizeof own - 1);
+        own[n < 0 ? 0 : n] = 0;
+        file = own;
+    }
+    begin(SITE, "", site, 0);
+    put_number((int64_t)offset);
+    put_text(file);
+    flush();
+}
+
+static void connect_checker(void)
+{
+    const char *name = getenv("MARGAY_CHECK");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (name == NULL || strlen(name) + 1 >= sizeof address.sun_path) {
+        return;
+    }
+    memcpy(address.sun_path + 1, name, strlen(name));
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+    if (s >= 0 && connect(s, (struct sockaddr *)&address, length) != 0) {
+        close(s);
+        s = -1;
+    }
+    checker = s;
+    owner = getpid();
+}
+
+static int is_other_abi(struct dl_phdr_info *info, size_t size, void *found)
+{
+    (void)size;
+    const char *name = strrchr(info->dlpi_name, '/');
+    name = name == NULL ? info->dlpi_name : name + 1;
+    if (strncmp(name, "libmpi.so.", 10) == 0) {
+        *(const char **)found = info->dlpi_name;
+    }
+    return 0;
+}
+
+int margay_check_is_on(void)
+{
+    pthread_once(&opened, connect_checker);
+    /* A child made by fork has the socket of its parent, and says nothing on it. */
+    return checker >= 0 && owner == getpid();
+}
+
+int margay_check_has_world(void)
+{
+    return has_world && margay_check_is_on();
+}
+
+void margay_check_goodbye(void)
+{
+    has_world = 0;
+}
+
+void margay_check_record(enum margay_check_phase phase, const char *name, void *site, int code, const char *items, ...)
+{
+    if (!margay_check_is_on() || is_inside) {
+        return;
+    }
+    is_inside = 1;
+    va_list list;
+    va_start(list, items);
+    pthread_mutex_lock(&lock);
+    describe(site);
+    begin(phase, name, site, code);
+    put_items(items, list);
+    va_end(list);
+    flush();
+    pthread_mutex_unlock(&lock);
+    is_inside = 0;
+}
+
+/* Says who this is, and stops a program whose handles are those of another library. */
+void margay_check_hello(void)
+{
+    const char *other = NULL;
+    dl_iterate_phdr(is_other_abi, &other);
+    if (other != NULL && margay_check_is_on()) {
+        fprintf(stderr, "mpiexec: -check needs a program of the standard ABI, and this one uses %s; compile it with mpicc\n",
+                other);
+        _exit(2);
+    }
+    has_world = 1;
+    int rank = -1, size = 0;
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    PMPI_Comm_size(MPI_COMM_WORLD, &size);
+    int *tag_limit = NULL, has = 0;
+    PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, (void *)&tag_limit, &has);
+    margay_check_record(HELLO, "", (void *)margay_check_hello, 0, "iiii", rank, size, (int)getpid(),
+                        has ? *tag_limit : 32767);
+}

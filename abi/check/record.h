@@ -1,0 +1,77 @@
+/* What the hooks share: records of calls, and how they reach the checker. core/check/README.md draws the bytes. */
+#ifndef MARGAY_CHECK_RECORD_H
+#define MARGAY_CHECK_RECORD_H
+
+#include <mpi.h>
+#include <stdint.h>
+
+enum margay_check_phase { BEFORE = 'b', AFTER = 'a', SITE = 's', HELLO = 'h', CHANGED = 'c' };
+
+/* Writes a record. The items follow as `items` says:
+ *   h  a handle or an address        i  an int              l  a 64-bit number
+ *   A  int n, const int *            B  int n, const MPI_Aint * or MPI_Count *
+ *   H  int n, an array of handles    S  int n, const MPI_Status *: source, tag, bytes and cancelled of each
+ *   G  an MPI_Comm: the world ranks of its group, those of its remote group, whether it has one
+ *   g  an MPI_Group: the world ranks of its members
+ *   t  a text
+ * No item stands for nothing when the checker does not run. */
+void margay_check_record(enum margay_check_phase phase, const char *name, void *site, int code, const char *items, ...);
+
+/* Whether a checker listens. */
+int margay_check_is_on(void);
+/* Whether one listens and there is an MPI_COMM_WORLD. */
+int margay_check_has_world(void);
+void margay_check_goodbye(void);
+
+/* Buffers of requests: what a send sends must stay as it is while the request is open, and nobody but the library may
+ * write where a receive puts its data. Persistent requests are open from their start. */
+enum margay_check_use { SENDS, RECEIVES, COPIES, SENDS_LATER, RECEIVES_LATER };
+void margay_check_begin(MPI_Request request, enum margay_check_use use, const void *buffer, MPI_Count count,
+                        MPI_Datatype datatype);
+void margay_check_begin_collective(const char *name, MPI_Request request, const char *items, ...);
+void margay_check_restart(int count, const MPI_Request *requests);
+/* Looks at the buffers of requests before the program waits for them or asks for them. */
+void margay_check_look(void *site, int count, const MPI_Request *requests);
+/* The handles of requests after a call that may have completed some of them: `after` are those that are left. */
+void margay_check_end(int count, const MPI_Request *before, const MPI_Request *after);
+
+/* What a call puts or accumulates must stay as it is until a call that completes it. */
+void margay_check_put(void *site, MPI_Win win, int rank, const void *buffer, MPI_Count count, MPI_Datatype datatype);
+/* The program is about to complete its operations with a rank, or with all (-1); -2: with none. */
+void margay_check_synchronize(void *site, MPI_Win win, int rank);
+
+/* The communicators that the program has: an invalid one must be refused by the call that got it, not by a hook. */
+void margay_check_keep(MPI_Comm comm);
+void margay_check_forget(MPI_Comm comm);
+/* How many ranks' data a call on it has: of the other group's, where it has one; 0 of one that is not valid. */
+int margay_check_size(MPI_Comm comm);
+/* The same at the root alone. */
+int margay_check_size_at(MPI_Comm comm, int root);
+/* The size of its own group. */
+int margay_check_own_size(MPI_Comm comm);
+/* The extent of a datatype of a target; 0 where it or the window is not valid. */
+MPI_Count margay_check_extent(MPI_Datatype datatype, MPI_Win win);
+
+void margay_check_hello(void);
+
+#define MARGAY_NO_ROOT -32768
+
+#define SITE_OF_CALLER __builtin_return_address(0)
+
+/* The call itself, a record before it and one after it. */
+#define CALL(name, invoke, before, after)                                                                             \
+    void *site = SITE_OF_CALLER;                                                                                       \
+    margay_check_record(BEFORE, name, site, 0, UNPACK before);                                                         \
+    int code = invoke;                                                                                                 \
+    margay_check_record(AFTER, name, site, code, UNPACK after);                                                        \
+    return code
+#define UNPACK(...) __VA_ARGS__
+
+/* A status of ours where the program wants none. */
+#define WITH_STATUS(status)                                                                                            \
+    MPI_Status own_status;                                                                                             \
+    if (status == MPI_STATUS_IGNORE) {                                                                                 \
+        status = &own_status;                                                                                          \
+    }
+
+#endif

@@ -1,0 +1,224 @@
+//! Takes the records of all processes and handles them in the order in which things happened: what
+//! a process did after it received a message comes after what the sender did before.
+
+use std::collections::HashMap;
+
+use crate::comm::Comm;
+use crate::finding::{Finding, Kind, Part, Site};
+use crate::record::{Phase, Record};
+use crate::state::*;
+use crate::window::Window;
+
+/// How a process has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its connection was closed.
+    Closed,
+}
+
+/// All that is known of a job.
+#[derive(Default)]
+pub struct Checker {
+    pub(crate) processes: Vec<Process>,
+    /// By world rank, of the job's first world.
+    ranks: HashMap<u32, usize>,
+    pub(crate) comms: Vec<Comm>,
+    pub(crate) made_comms: HashMap<(usize, u64, Vec<u32>), usize>,
+    pub(crate) windows: Vec<Window>,
+    pub(crate) made_windows: HashMap<(usize, u64), usize>,
+    findings: Vec<Finding>,
+    /// Records that wait are handled all the same: nothing more will come.
+    is_over: bool,
+    world: Option<usize>,
+}
+
+impl Checker {
+    #[must_use]
+    pub fn new() -> Checker {
+        Checker::default()
+    }
+
+    /// A process has connected; returns its number.
+    pub fn connected(&mut self) -> usize {
+        self.processes.push(Process::default());
+        self.processes.len() - 1
+    }
+
+    /// Its rank, once that is known.
+    #[must_use]
+    pub fn rank(&self, process: usize) -> Option<u32> {
+        let own = self.processes.get(process)?;
+        own.is_known.then_some(own.rank)
+    }
+
+    /// Takes what has been found since the last time.
+    pub fn found(&mut self) -> Vec<Finding> {
+        std::mem::take(&mut self.findings)
+    }
+
+    /// Takes a record of a process.
+    pub fn take(&mut self, process: usize, record: Record) {
+        if record.phase == Phase::Before
+            && let Some(own) = self.processes.get_mut(process)
+        {
+            own.last = Some(own.call(process, &record.name, record.site));
+        }
+        self.processes[process].waiting.push_back(record);
+        self.proceed();
+    }
+
+    /// A process has ended, or goes on without records.
+    pub fn ended(&mut self, process: usize, _how: Ended) {
+        self.processes[process].has_ended = true;
+        self.proceed();
+    }
+
+    /// The job is over; `is_good`: it ended as its program wanted.
+    pub fn finish(&mut self, is_good: bool) {
+        self.is_over = true;
+        self.proceed();
+        for process in 0..self.processes.len() {
+            self.died_in_a_call(process);
+        }
+        let all_finalized = |c: &Checker| {
+            (c.processes.iter()).all(|p| !p.is_known || p.is_finalized || !p.is_of_job)
+        };
+        if is_good && all_finalized(self) {
+            self.unmatched();
+        } else {
+            self.stuck();
+        }
+        self.incomplete_collectives();
+        let silent = (self.processes.iter())
+            .filter(|p| p.is_initialized && !p.is_finalized && is_good)
+            .map(|p| (p.rank, p.last.clone()));
+        for (rank, last) in silent.collect::<Vec<_>>() {
+            let found = Finding::new(Kind::CallOrder)
+                .say(format!("rank {rank} has ended without MPI_Finalize"));
+            self.report(match &last {
+                Some(last) => found.say("; its last call was ").call(last),
+                None => found,
+            });
+        }
+    }
+
+    /// Handles all records that can be handled.
+    fn proceed(&mut self) {
+        loop {
+            let mut moved = false;
+            for process in 0..self.processes.len() {
+                while let Some(record) = self.processes[process].waiting.pop_front() {
+                    if !self.is_over && self.waits(process, &record) {
+                        self.processes[process].waiting.push_front(record);
+                        break;
+                    }
+                    self.handle(process, &record);
+                    moved = true;
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn handle(&mut self, process: usize, record: &Record) {
+        match record.phase {
+            Phase::Site => {}
+            Phase::Hello => self.hello(process, record),
+            Phase::Before => self.before(process, record),
+            Phase::After => self.after(process, record),
+            Phase::Changed => self.changed(process, record),
+        }
+    }
+
+    fn hello(&mut self, process: usize, record: &Record) {
+        let (Ok(rank), Ok(size)) = (
+            u32::try_from(record.number(0)),
+            u32::try_from(record.number(1)),
+        ) else {
+            return;
+        };
+        let is_of_job = !self.ranks.contains_key(&rank)
+            && self
+                .world
+                .is_none_or(|w| self.comms[w].members.len() == size as usize);
+        let own = &mut self.processes[process];
+        own.rank = rank;
+        own.size = size;
+        own.tag_limit = record.number(3);
+        own.is_known = true;
+        own.is_initialized = true;
+        own.is_of_job = is_of_job;
+        own.moment = if is_of_job {
+            vec![0; size as usize]
+        } else {
+            Vec::new()
+        };
+        if is_of_job {
+            self.ranks.insert(rank, process);
+        }
+        let world = match self.world {
+            Some(world) if is_of_job => world,
+            _ => self.add_comm((0..size).collect(), !is_of_job),
+        };
+        if is_of_job {
+            self.world = Some(world);
+        }
+        let alone = self.add_comm(vec![rank], !is_of_job);
+        let comms = &mut self.processes[process].comms;
+        comms.insert(MPI_COMM_WORLD, world);
+        comms.insert(MPI_COMM_SELF, alone);
+    }
+
+    fn add_comm(&mut self, members: Vec<u32>, is_opaque: bool) -> usize {
+        self.comms.push(Comm {
+            members,
+            is_opaque,
+            ..Comm::default()
+        });
+        self.comms.len() - 1
+    }
+
+    pub(crate) fn process_of(&self, world_rank: u32) -> Option<usize> {
+        self.ranks.get(&world_rank).copied()
+    }
+
+    pub(crate) fn report(&mut self, finding: Finding) {
+        self.findings.push(finding);
+    }
+
+    /// Of a process that has ended inside a call: what was wrong with its arguments.
+    fn died_in_a_call(&mut self, process: usize) {
+        let own = &mut self.processes[process];
+        let problems: Vec<Finding> = own.running.drain().filter_map(|(_, r)| r.problem).collect();
+        problems.into_iter().for_each(|p| self.report(p));
+    }
+
+    fn changed(&mut self, process: usize, record: &Record) {
+        let own = &self.processes[process];
+        let at = |address: u64| Part::Site(Site { process, address });
+        let found = Finding::new(Kind::Buffer).say(format!("rank {}: the buffer of ", own.rank));
+        let request = record
+            .list(0)
+            .first()
+            .and_then(|r| own.requests.get(&(*r as u64)));
+        let mut found = match (request, record.name.as_str()) {
+            (Some(request), _) => found.call(&request.call),
+            (None, "w") => {
+                let mut found = found.say("the access ");
+                found.parts.push(at(record.handle(0)));
+                found
+            }
+            (None, _) => return,
+        };
+        found = found.say(" was written to before the call ");
+        found.parts.push(at(record.site));
+        let why = match record.name.as_str() {
+            "r" => ", while a message may arrive in it; wait for the request first",
+            "w" => ", while it may still be read; end the epoch first",
+            _ => ", while it may still be sent; wait for the request first, or send from a copy",
+        };
+        self.report(found.say(why));
+    }
+}

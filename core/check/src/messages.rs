@@ -1,0 +1,516 @@
+//! Messages: which send belongs to which receive, and which other one it could have been.
+//!
+//! Messages of one sender with one tag arrive in the order in which they were sent, and receives
+//! take them in the order in which they were posted. So the n-th send of a sender, receiver and tag
+//! belongs to the n-th receive that got such a message, once it is known of all earlier receives
+//! what they got.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::checker::Checker;
+use crate::finding::{Call, Finding, Kind};
+use crate::state::*;
+use crate::types::{Data, Mismatch};
+
+/// Receives of any source that are remembered for the search for races.
+const MOST_REMEMBERED: usize = 4096;
+
+/// A message: ranks in the communicator.
+struct Sent {
+    call: Call,
+    data: Data,
+    from: usize,
+    to: usize,
+    tag: i64,
+    moment: Moment,
+    /// Of the receive that got it.
+    taken_by: Option<usize>,
+}
+
+struct Posted {
+    call: Call,
+    data: Option<Data>,
+    at: usize,
+    /// What it asks for.
+    source: i64,
+    tag: i64,
+    /// What it got, once that is known.
+    got: Option<(usize, i64)>,
+    is_gone: bool,
+    /// When it was over.
+    ended: Option<Moment>,
+    message: Option<usize>,
+}
+
+#[derive(Default)]
+pub struct Messages {
+    sent: BTreeMap<usize, Sent>,
+    next_sent: usize,
+    posted: BTreeMap<usize, Posted>,
+    next_posted: usize,
+    /// By receiver: receives in the order in which they were posted.
+    order: BTreeMap<usize, VecDeque<usize>>,
+    /// Sends, and receives, that wait for their counterpart: by sender, receiver, tag.
+    sends: BTreeMap<(usize, usize, i64), VecDeque<usize>>,
+    receives: BTreeMap<(usize, usize, i64), VecDeque<usize>>,
+    /// Receives of any source that have got their message.
+    any: VecDeque<usize>,
+    /// Which receive got what is not known any more.
+    is_unknown: bool,
+}
+
+impl Messages {
+    fn is_wanted(posted: &Posted, sent: &Sent) -> bool {
+        posted.at == sent.to
+            && (posted.source == MPI_ANY_SOURCE || posted.source == sent.from as i64)
+            && (posted.tag == MPI_ANY_TAG || posted.tag == sent.tag)
+    }
+}
+
+impl Checker {
+    /// A process sends.
+    pub(crate) fn send(
+        &mut self,
+        process: usize,
+        call: Call,
+        data: Data,
+        to: i64,
+        tag: i64,
+        comm: u64,
+    ) {
+        let moment = self.processes[process].tick();
+        let Some((id, own)) = self.place(process, comm) else {
+            return;
+        };
+        let peers = self.comms[id].peers().len();
+        let Some(to) = usize::try_from(to).ok().filter(|&to| to < peers) else {
+            return;
+        };
+        let messages = &mut self.comms[id].messages;
+        if messages.is_unknown {
+            return;
+        }
+        let number = messages.next_sent;
+        messages.next_sent += 1;
+        let sent = Sent {
+            call,
+            data,
+            from: own,
+            to,
+            tag,
+            moment,
+            taken_by: None,
+        };
+        messages.sent.insert(number, sent);
+        messages
+            .sends
+            .entry((own, to, tag))
+            .or_default()
+            .push_back(number);
+        self.pair(id, (own, to, tag));
+    }
+
+    /// A process posts a receive. Returns its number; none when nothing is known of its
+    /// communicator.
+    pub(crate) fn post(
+        &mut self,
+        process: usize,
+        call: Call,
+        data: Option<Data>,
+        source: i64,
+        tag: i64,
+        comm: u64,
+    ) -> Option<usize> {
+        let (id, own) = self.place(process, comm)?;
+        let peers = self.comms[id].peers().len();
+        let is_any = source == MPI_ANY_SOURCE;
+        if !is_any && !usize::try_from(source).is_ok_and(|s| s < peers) {
+            return None;
+        }
+        let messages = &mut self.comms[id].messages;
+        if messages.is_unknown {
+            return None;
+        }
+        let number = messages.next_posted;
+        messages.next_posted += 1;
+        let got = (!is_any && tag != MPI_ANY_TAG).then_some((source as usize, tag));
+        let posted = Posted {
+            call,
+            data,
+            at: own,
+            source,
+            tag,
+            got,
+            is_gone: false,
+            ended: None,
+            message: None,
+        };
+        messages.posted.insert(number, posted);
+        messages.order.entry(own).or_default().push_back(number);
+        self.advance(id, own);
+        Some(number)
+    }
+
+    /// What a receive got is known. Its status: source, tag, bytes, whether it was cancelled.
+    pub(crate) fn received(&mut self, process: usize, comm: u64, number: usize, status: &[i64]) {
+        let Some((id, own)) = self.place(process, comm) else {
+            return;
+        };
+        let messages = &mut self.comms[id].messages;
+        let Some(posted) = messages.posted.get_mut(&number) else {
+            return;
+        };
+        match status {
+            [_, _, _, cancelled] if *cancelled != 0 => posted.is_gone = true,
+            [source, tag, ..] if *source >= 0 && posted.got.is_none() => {
+                posted.got = Some((*source as usize, *tag));
+            }
+            [..] if posted.got.is_none() => {
+                // It failed: what it took is not known.
+                messages.is_unknown = true;
+            }
+            _ => {}
+        }
+        self.advance(id, own);
+    }
+
+    /// Whether a receive that is over has to wait until the record of its message has come.
+    pub(crate) fn receive_waits(
+        &self,
+        process: usize,
+        comm: u64,
+        number: usize,
+        status: &[i64],
+    ) -> bool {
+        let Some((id, own)) = self.place(process, comm) else {
+            return false;
+        };
+        let messages = &self.comms[id].messages;
+        let Some(posted) = messages.posted.get(&number) else {
+            return false;
+        };
+        let [source, tag, _, 0] = *status else {
+            return false;
+        };
+        let is_first = messages
+            .order
+            .get(&own)
+            .is_none_or(|o| o.front().is_none_or(|f| *f >= number));
+        let Ok(source) = usize::try_from(source) else {
+            return false;
+        };
+        let sends = messages.sends.get(&(source, own, tag));
+        is_first
+            && !messages.is_unknown
+            && posted.message.is_none()
+            && !posted.is_gone
+            && sends.is_none_or(VecDeque::is_empty)
+    }
+
+    /// A receive is over: what was sent before its message came before this.
+    pub(crate) fn receive_ended(&mut self, process: usize, comm: u64, number: usize) {
+        let Some((id, _)) = self.place(process, comm) else {
+            return;
+        };
+        let messages = &mut self.comms[id].messages;
+        let moment = (messages.posted.get(&number))
+            .and_then(|p| p.message)
+            .and_then(|m| messages.sent.get(&m))
+            .map(|sent| sent.moment.clone());
+        if let Some(moment) = moment {
+            self.processes[process].join(&moment);
+        }
+        let now = self.processes[process].tick();
+        let messages = &mut self.comms[id].messages;
+        if let Some(posted) = messages.posted.get_mut(&number) {
+            posted.ended = Some(now);
+        }
+        self.forget(id, number);
+    }
+
+    /// Messages of a communicator can no longer be followed.
+    pub(crate) fn lose_track(&mut self, process: usize, comm: u64) {
+        if let Some((id, _)) = self.place(process, comm) {
+            self.comms[id].messages.is_unknown = true;
+        }
+    }
+
+    /// A communicator and the rank of a process in it, where messages on it are followed.
+    fn place(&self, process: usize, comm: u64) -> Option<(usize, usize)> {
+        let own = &self.processes[process];
+        let id = *own.comms.get(&comm)?;
+        let comm = &self.comms[id];
+        let is_followed = own.is_of_job && !comm.is_inter && !comm.is_opaque;
+        Some((id, comm.rank_of(own.rank).filter(|_| is_followed)?))
+    }
+
+    /// Gives messages to the receives of a rank in their order.
+    fn advance(&mut self, id: usize, at: usize) {
+        loop {
+            let messages = &mut self.comms[id].messages;
+            let Some(order) = messages.order.get_mut(&at) else {
+                return;
+            };
+            let Some(posted) = order.front().and_then(|n| messages.posted.get(n)) else {
+                return;
+            };
+            let number = order[0];
+            if posted.is_gone {
+                order.pop_front();
+                messages.posted.remove(&number);
+                continue;
+            }
+            let Some((from, tag)) = posted.got else {
+                return;
+            };
+            order.pop_front();
+            let key = (from, at, tag);
+            messages.receives.entry(key).or_default().push_back(number);
+            self.pair(id, key);
+        }
+    }
+
+    fn pair(&mut self, id: usize, key: (usize, usize, i64)) {
+        loop {
+            let messages = &mut self.comms[id].messages;
+            let (Some(sends), Some(receives)) = (
+                messages.sends.get_mut(&key),
+                messages.receives.get_mut(&key),
+            ) else {
+                return;
+            };
+            let (Some(&send), Some(&receive)) = (sends.front(), receives.front()) else {
+                return;
+            };
+            sends.pop_front();
+            receives.pop_front();
+            if sends.is_empty() {
+                messages.sends.remove(&key);
+            }
+            if receives.is_empty() {
+                messages.receives.remove(&key);
+            }
+            let (Some(sent), Some(posted)) = (
+                messages.sent.get_mut(&send),
+                messages.posted.get_mut(&receive),
+            ) else {
+                continue;
+            };
+            sent.taken_by = Some(receive);
+            posted.message = Some(send);
+            let found = (posted.data.as_ref())
+                .and_then(|wanted| Some((sent.data.mismatch(wanted, true)?, wanted)))
+                .map(|(mismatch, wanted)| {
+                    differs(
+                        mismatch,
+                        (key.0, &sent.call, &sent.data),
+                        (key.1, &posted.call, wanted),
+                    )
+                });
+            if let Some(found) = found {
+                self.report(found);
+            }
+            self.races_of(id, send, receive);
+            self.forget(id, receive);
+        }
+    }
+
+    /// Whether a receive of any source could have got a message that another receive needs: the one
+    /// that has just been paired, with the receives of any source before it.
+    fn races_of(&mut self, id: usize, send: usize, receive: usize) {
+        let messages = &self.comms[id].messages;
+        let (sent, taker) = (&messages.sent[&send], &messages.posted[&receive]);
+        let is_any = |p: &Posted| p.source == MPI_ANY_SOURCE || p.tag == MPI_ANY_TAG;
+        let is_same = |p: &Posted| {
+            p.source == taker.source
+                && p.tag == taker.tag
+                && match (&p.data, &taker.data) {
+                    (Some(a), Some(b)) => {
+                        a.mismatch(b, false).is_none() && b.mismatch(a, false).is_none()
+                    }
+                    _ => true,
+                }
+        };
+        let after = |p: &Posted| {
+            let end = p.ended.as_ref()?;
+            let at = *self.comms[id].members.get(p.at)? as usize;
+            Some(sent.moment.get(at)? >= end.get(at)?)
+        };
+        let rival = messages
+            .any
+            .iter()
+            .filter_map(|n| messages.posted.get(n))
+            .find(|p| {
+                let other = p.message.and_then(|m| messages.sent.get(&m));
+                Messages::is_wanted(p, sent)
+                    && !is_same(p)
+                    && other.is_some_and(|other| other.from != sent.from)
+                    && after(p) != Some(true)
+            });
+        let found = rival.map(|p| {
+            Finding::new(Kind::Race)
+                .say(format!("rank {}: ", self.comms[id].members[p.at]))
+                .call(&p.call)
+                .say(" takes a message from any source; it could have got that of rank ")
+                .say(format!("{} (", self.comms[id].members[sent.from]))
+                .call(&sent.call)
+                .say("), which ")
+                .call(&taker.call)
+                .say(" needs; then that one gets another message, or waits for ever. Name the source, use tags that differ, or let the sender wait")
+        });
+        if is_any(taker) && taker.source == MPI_ANY_SOURCE {
+            let messages = &mut self.comms[id].messages;
+            messages.any.push_back(receive);
+            if messages.any.len() > MOST_REMEMBERED {
+                let old = messages.any.pop_front();
+                old.into_iter().for_each(|old| self.forget(id, old));
+            }
+        }
+        if let Some(found) = found {
+            self.report(found);
+        }
+    }
+
+    /// Drops a receive and its message when nothing more is to be asked of them.
+    fn forget(&mut self, id: usize, receive: usize) {
+        let messages = &mut self.comms[id].messages;
+        let is_over = |p: &Posted| p.ended.is_some() && p.message.is_some();
+        if messages.any.contains(&receive) || !messages.posted.get(&receive).is_some_and(is_over) {
+            return;
+        }
+        if let Some(message) = messages.posted.remove(&receive).and_then(|p| p.message) {
+            messages.sent.remove(&message);
+        }
+    }
+
+    /// At the end of a job that has ended well: messages that nobody has received.
+    pub(crate) fn unmatched(&mut self) {
+        let mut found = Vec::new();
+        for comm in self
+            .comms
+            .iter()
+            .filter(|c| !c.messages.is_unknown && !c.is_inter)
+        {
+            for send in comm.messages.sends.values().flatten() {
+                let Some(sent) = comm.messages.sent.get(send) else {
+                    continue;
+                };
+                found.push(
+                    Finding::new(Kind::Unmatched)
+                        .say(format!("rank {}: ", comm.members[sent.from]))
+                        .call(&sent.call)
+                        .say(format!(
+                            " sends {} to rank {}, tag {}, which never receives it; receive each message before MPI_Finalize",
+                            sent.data.in_words(),
+                            comm.members.get(sent.to).copied().unwrap_or_default(),
+                            sent.tag
+                        )),
+                );
+            }
+        }
+        found.into_iter().for_each(|f| self.report(f));
+    }
+
+    /// What is waited for at the end of a job that did not end well: receives without a message,
+    /// and sends that could be meant for them.
+    pub(crate) fn stuck(&mut self) {
+        let mut found = Vec::new();
+        for comm in self
+            .comms
+            .iter()
+            .filter(|c| !c.messages.is_unknown && !c.is_inter)
+        {
+            let open = comm
+                .messages
+                .posted
+                .values()
+                .filter(|p| p.message.is_none() && !p.is_gone);
+            for posted in open {
+                let near = comm
+                    .messages
+                    .sends
+                    .values()
+                    .flatten()
+                    .filter_map(|s| comm.messages.sent.get(s));
+                let near = near
+                    .into_iter()
+                    .find(|s| s.to == posted.at && posted.source == s.from as i64);
+                if let Some(sent) =
+                    near.filter(|s| posted.tag != MPI_ANY_TAG && s.tag != posted.tag)
+                {
+                    found.push(
+                        Finding::new(Kind::Unmatched)
+                            .say(format!("rank {}: ", comm.members[posted.at]))
+                            .call(&posted.call)
+                            .say(format!(
+                                " waits for tag {} from rank {}, which sends tag {} (",
+                                posted.tag, comm.members[sent.from], sent.tag
+                            ))
+                            .call(&sent.call)
+                            .say("); the tags must be the same"),
+                    );
+                }
+            }
+        }
+        found.extend(self.other_communicator());
+        found.into_iter().for_each(|f| self.report(f));
+    }
+
+    /// A message on one communicator and a receive on another one that would match it.
+    fn other_communicator(&self) -> Option<Finding> {
+        for (a, comm) in self.comms.iter().enumerate() {
+            for posted in comm
+                .messages
+                .posted
+                .values()
+                .filter(|p| p.message.is_none() && !p.is_gone)
+            {
+                let at = *comm.members.get(posted.at)?;
+                for (_, other) in self.comms.iter().enumerate().filter(|(b, _)| *b != a) {
+                    let sent = (other.messages.sends.values().flatten())
+                        .filter_map(|s| other.messages.sent.get(s))
+                        .find(|s| {
+                            other.members.get(s.to) == Some(&at)
+                                && (posted.tag == MPI_ANY_TAG || posted.tag == s.tag)
+                        });
+                    if let Some(sent) = sent {
+                        return Some(
+                            Finding::new(Kind::Unmatched)
+                                .say(format!("rank {at}: "))
+                                .call(&posted.call)
+                                .say(" and ")
+                                .call(&sent.call)
+                                .say(format!(
+                                    " of rank {} use different communicators; a message is received on the communicator on which it was sent",
+                                    other.members[sent.from]
+                                )),
+                        );
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+fn differs(
+    mismatch: Mismatch,
+    sender: (usize, &Call, &Data),
+    receiver: (usize, &Call, &Data),
+) -> Finding {
+    let (kind, remedy) = match mismatch {
+        Mismatch::Types => (Kind::Type, "send and receive with the same datatype"),
+        Mismatch::Counts => (Kind::Count, "receive as much as is sent"),
+    };
+    Finding::new(kind)
+        .say(format!("rank {} sends {} (", sender.0, sender.2.in_words()))
+        .call(sender.1)
+        .say(format!(
+            "), but rank {} receives {} (",
+            receiver.0,
+            receiver.2.in_words()
+        ))
+        .call(receiver.1)
+        .say("); ")
+        .say(remedy)
+}

@@ -1,0 +1,316 @@
+//! Requests: started, completed, lost.
+
+use crate::checker::Checker;
+use crate::finding::{Finding, Kind};
+use crate::record::Record;
+use crate::state::*;
+
+impl Checker {
+    /// A call has made a request.
+    pub(crate) fn new_request(&mut self, process: usize, record: &Record, before: &Running) {
+        let handle = record.handle(0);
+        if record.code != 0 || handle == MPI_REQUEST_NULL || handle < FIRST_OWN {
+            return;
+        }
+        let name = before.call.name.as_str();
+        let is_persistent = name.ends_with("_init");
+        let comm_at = match name {
+            "MPI_Psend_init" | "MPI_Precv_init" => Some(6),
+            _ => None,
+        };
+        let is_partitioned = comm_at.is_some();
+        let partitions = match before.items.get(1) {
+            Some(crate::record::Item::Number(n)) if is_partitioned => *n,
+            _ => 0,
+        };
+        let request = Request {
+            call: before.call.clone(),
+            is_persistent,
+            is_active: !is_persistent,
+            items: before.items.clone(),
+            posted: before.posted.first().copied(),
+            collective: before.collective,
+            partitions,
+            ready: Vec::new(),
+            was_started: false,
+            is_send: name.contains("send"),
+        };
+        self.processes[process].requests.insert(handle, request);
+    }
+
+    /// Requests are started.
+    pub(crate) fn start(&mut self, process: usize, record: &Record) -> Option<Finding> {
+        let call = self.processes[process].call(process, &record.name, record.site);
+        let rank = self.processes[process].rank;
+        let mut problem = None;
+        for &handle in record.list(0) {
+            let own = &mut self.processes[process];
+            let Some(request) = own.requests.get_mut(&(handle as u64)) else {
+                continue;
+            };
+            let made = request.call.clone();
+            let wrong = match (request.is_persistent, request.is_active) {
+                (false, _) => "starts a request that is not persistent, made by ",
+                (true, true) => "starts a request that is active already, made by ",
+                (true, false) => {
+                    request.is_active = true;
+                    request.was_started = true;
+                    request.ready = vec![
+                        false;
+                        usize::try_from(request.partitions)
+                            .unwrap_or_default()
+                            .min(1 << 20)
+                    ];
+                    let request = request.clone();
+                    self.started(process, handle as u64, request);
+                    continue;
+                }
+            };
+            problem = Some(
+                Finding::new(Kind::Request)
+                    .say(format!("rank {rank}: "))
+                    .call(&call)
+                    .say(format!(" {wrong}"))
+                    .call(&made)
+                    .say("; wait for it first, and start only persistent requests"),
+            );
+        }
+        problem
+    }
+
+    /// A persistent operation on messages has been started: it sends or posts a receive.
+    fn started(&mut self, process: usize, handle: u64, request: Request) {
+        let name = request.call.name.as_str();
+        let record = Record {
+            phase: crate::record::Phase::Before,
+            name: name.into(),
+            site: request.call.site.address,
+            thread: 0,
+            code: 0,
+            items: request.items.clone(),
+        };
+        let posted = match name {
+            "MPI_Send_init" | "MPI_Ssend_init" | "MPI_Bsend_init" | "MPI_Rsend_init" => {
+                self.message_of(process, &record, false, Some(Until::Request(handle)))
+            }
+            "MPI_Recv_init" => {
+                self.message_of(process, &record, true, Some(Until::Request(handle)))
+            }
+            _ => None,
+        };
+        if let Some(request) = self.processes[process].requests.get_mut(&handle) {
+            request.posted = posted;
+        }
+    }
+
+    /// Whether a call that has completed requests has to wait for records of other processes.
+    pub(crate) fn completion_waits(&self, process: usize, record: &Record) -> bool {
+        let own = &self.processes[process];
+        let statuses = record.list(1);
+        record.list(0).iter().enumerate().any(|(i, handle)| {
+            let Some(request) = own.requests.get(&(*handle as u64)) else {
+                return false;
+            };
+            let status = statuses.get(4 * i..4 * i + 4).unwrap_or_default();
+            let message = request.posted.is_some_and(|posted| {
+                self.receive_waits(process, comm_of(request), posted, status)
+            });
+            message
+                || request
+                    .collective
+                    .is_some_and(|place| self.collective_waits(process, place))
+        })
+    }
+
+    /// A call has completed requests.
+    pub(crate) fn completed(&mut self, process: usize, record: &Record) {
+        let statuses = record.list(1).to_vec();
+        let handles: Vec<u64> = record.list(0).iter().map(|h| *h as u64).collect();
+        for (i, handle) in handles.iter().enumerate() {
+            let status = statuses.get(4 * i..4 * i + 4).unwrap_or_default();
+            let Some(request) = self.processes[process].requests.get(handle).cloned() else {
+                continue;
+            };
+            if let (Some(posted), [..]) = (request.posted, status)
+                && !status.is_empty()
+            {
+                self.received(process, comm_of(&request), posted, status);
+            }
+        }
+        for (i, handle) in handles.iter().enumerate() {
+            let status = statuses.get(4 * i..4 * i + 4).unwrap_or_default();
+            let Some(request) = self.processes[process].requests.get(handle).cloned() else {
+                continue;
+            };
+            if let Some(posted) = request.posted {
+                match status.is_empty() {
+                    true => self.lose_track(process, comm_of(&request)),
+                    false => self.receive_ended(process, comm_of(&request), posted),
+                }
+            }
+            if let Some(place) = request.collective {
+                self.end_collective(process, place);
+            }
+            let own = &mut self.processes[process];
+            own.uses.retain(|u| u.until != Until::Request(*handle));
+            match own.requests.get_mut(handle) {
+                Some(request) if request.is_persistent => {
+                    request.is_active = false;
+                    request.posted = None;
+                }
+                _ => {
+                    own.requests.remove(handle);
+                }
+            }
+        }
+    }
+
+    /// A program that waits for persistent requests that have not been started, or for none.
+    pub(crate) fn wait_in_vain(&self, process: usize, record: &Record) -> Option<Finding> {
+        let own = &self.processes[process];
+        let inactive = record.list(0).iter().find_map(|handle| {
+            let request = own.requests.get(&(*handle as u64))?;
+            (request.is_persistent && !request.is_active).then_some(request)
+        })?;
+        let call = own.call(process, &record.name, record.site);
+        let never = !inactive.was_started;
+        (never && record.list(0).len() == 1).then(|| {
+            Finding::new(Kind::Request)
+                .say(format!("rank {}: ", own.rank))
+                .call(&call)
+                .say(" waits for a request that has not been started, made by ")
+                .call(&inactive.call)
+                .say("; call MPI_Start first")
+        })
+    }
+
+    /// A request is freed.
+    pub(crate) fn frees_request(&mut self, process: usize, record: &Record) -> Option<Finding> {
+        let handle = record.list(0).first().map(|h| *h as u64)?;
+        let own = &mut self.processes[process];
+        let request = own.requests.remove(&handle)?;
+        own.uses.retain(|u| u.until != Until::Request(handle));
+        if request.is_active && request.posted.is_some() {
+            self.lose_track(process, comm_of(&request));
+        }
+        let call = self.processes[process].call(process, &record.name, record.site);
+        let is_lost = request.is_active && !request.is_send;
+        is_lost.then(|| {
+            Finding::new(Kind::Request)
+                .say(format!("rank {}: ", self.processes[process].rank))
+                .call(&call)
+                .say(" frees an active request of ")
+                .call(&request.call)
+                .say(", so nobody learns when it is over; wait for it")
+        })
+    }
+
+    /// A partition is marked as ready.
+    pub(crate) fn ready(
+        &mut self,
+        process: usize,
+        record: &Record,
+        list: usize,
+    ) -> Option<Finding> {
+        let call = self.processes[process].call(process, &record.name, record.site);
+        let rank = self.processes[process].rank;
+        let handle = record.list(list).first().map(|h| *h as u64)?;
+        let request = self.processes[process].requests.get_mut(&handle)?;
+        let (low, high) = match list {
+            1 => (record.number(0), record.number(0)),
+            _ => (record.number(0), record.number(1)),
+        };
+        let made = request.call.clone();
+        let wrong = |what: String| {
+            Some(
+                Finding::new(Kind::Partition)
+                    .say(format!("rank {rank}: "))
+                    .call(&call)
+                    .say(format!(": {what}, request of "))
+                    .call(&made),
+            )
+        };
+        if !request.is_active {
+            return wrong("the request has not been started; call MPI_Start first".into());
+        }
+        for partition in low..=high.min(low + (1 << 20)) {
+            match usize::try_from(partition)
+                .ok()
+                .and_then(|p| request.ready.get_mut(p))
+            {
+                None => {
+                    let most = request.partitions - 1;
+                    return wrong(format!(
+                        "there is no partition {partition}; they are 0 to {most}"
+                    ));
+                }
+                Some(true) => return wrong(format!("partition {partition} is ready already")),
+                Some(ready) => *ready = true,
+            }
+        }
+        None
+    }
+
+    /// What a process has not freed when it calls `MPI_Finalize`.
+    pub(crate) fn leaks(&mut self, process: usize, record: &Record) {
+        let own = &self.processes[process];
+        let call = own.call(process, &record.name, record.site);
+        let rank = own.rank;
+        let mut found = Vec::new();
+        for request in own.requests.values() {
+            let is_open = request.is_active;
+            let (what, remedy) = match (is_open, request.is_persistent) {
+                (true, false) => (
+                    "nobody has waited for",
+                    "call MPI_Wait or MPI_Test until it is done",
+                ),
+                (true, true) => (
+                    "is still active, and nobody has waited for it",
+                    "call MPI_Wait",
+                ),
+                (false, _) => ("has not been freed", "call MPI_Request_free"),
+            };
+            let kind = if is_open { Kind::Request } else { Kind::Leak };
+            let begin = match (is_open, request.is_persistent) {
+                (true, false) => format!("rank {rank}: {what} the request of "),
+                _ => format!("rank {rank}: the request of "),
+            };
+            let end = match (is_open, request.is_persistent) {
+                (true, false) => String::new(),
+                _ => format!(" {what}"),
+            };
+            found.push(
+                Finding::new(kind)
+                    .say(begin)
+                    .call(&request.call)
+                    .say(end)
+                    .say(" before ")
+                    .call(&call)
+                    .say(format!("; {remedy}")),
+            );
+        }
+        for ((object, _), made) in &own.objects {
+            found.push(
+                Finding::new(Kind::Leak)
+                    .say(format!("rank {rank}: the {} of ", object.name()))
+                    .call(made)
+                    .say(" has not been freed before ")
+                    .call(&call)
+                    .say(format!("; {}", object.remedy())),
+            );
+        }
+        found.into_iter().for_each(|f| self.report(f));
+    }
+}
+
+/// The communicator of the request of an operation on messages.
+fn comm_of(request: &Request) -> u64 {
+    let number = |at: usize| match request.items.get(at) {
+        Some(crate::record::Item::Number(n)) => *n as u64,
+        _ => 0,
+    };
+    match request.call.name.as_str() {
+        "MPI_Isendrecv" | "MPI_Isendrecv_replace" => number(10),
+        _ => number(5),
+    }
+}

@@ -1,0 +1,244 @@
+//! Records of small programs, and what is found in them.
+
+use margay_core_check::{Checker, Finding, Item, Kind, Phase, Record};
+
+const WORLD: i64 = 0x101;
+const INT: i64 = 0x209;
+const FLOAT: i64 = 0x210;
+const SUM: i64 = 0x21;
+const MAX: i64 = 0x23;
+const ANY_SOURCE: i64 = -1;
+const ANY_TAG: i64 = -2;
+
+/// A world of ranks whose calls the test makes.
+struct World {
+    checker: Checker,
+    site: u64,
+}
+
+impl World {
+    fn new(ranks: i64) -> World {
+        let mut checker = Checker::new();
+        for rank in 0..ranks {
+            let process = checker.connected();
+            let who = [rank, ranks, 100 + rank, 32767].map(Item::Number).to_vec();
+            checker.take(process, record(Phase::Hello, "", 0, who));
+        }
+        World { checker, site: 0 }
+    }
+
+    fn before(&mut self, rank: usize, name: &str, items: Vec<Item>) {
+        self.site += 1;
+        let record = record(Phase::Before, name, self.site, items);
+        self.checker.take(rank, record);
+    }
+
+    fn after(&mut self, rank: usize, name: &str, items: Vec<Item>) {
+        let record = record(Phase::After, name, self.site, items);
+        self.checker.take(rank, record);
+    }
+
+    fn call(&mut self, rank: usize, name: &str, items: Vec<Item>) {
+        self.before(rank, name, items);
+        self.after(rank, name, vec![]);
+    }
+
+    fn send(&mut self, rank: usize, of: i64, count: i64, to: i64, tag: i64) {
+        self.call(
+            rank,
+            "MPI_Send",
+            numbers(&[4096, count, of, to, tag, WORLD]),
+        );
+    }
+
+    fn receive(&mut self, rank: usize, of: i64, (source, tag): (i64, i64), got: [i64; 2]) {
+        let items = numbers(&[8192, 1, of, source, tag, WORLD]);
+        self.before(rank, "MPI_Recv", items);
+        let status = vec![got[0], got[1], 4, 0];
+        self.after(rank, "MPI_Recv", vec![Item::List(status)]);
+    }
+
+    fn reduce(&mut self, rank: usize, name: &str, op: i64) {
+        let side = |at: i64| [Item::Number(at), Item::List(vec![1]), Item::List(vec![INT])];
+        let end = numbers(&[-32768, op, WORLD]);
+        let items = [side(4096), side(8192)].concat().into_iter().chain(end);
+        self.before(rank, name, items.collect());
+    }
+
+    fn barrier(&mut self, rank: usize) {
+        let side = || [Item::Number(0), Item::List(vec![]), Item::List(vec![])];
+        let end = numbers(&[-32768, 0, WORLD]);
+        let items = [side(), side()].concat().into_iter().chain(end);
+        self.before(rank, "MPI_Barrier", items.collect());
+    }
+
+    fn finalize(&mut self, rank: usize) {
+        self.call(rank, "MPI_Finalize", vec![]);
+    }
+
+    fn found(&mut self) -> Vec<Kind> {
+        let found: Vec<Finding> = self.checker.found();
+        found.into_iter().map(|f| f.kind).collect()
+    }
+}
+
+fn record(phase: Phase, name: &str, site: u64, items: Vec<Item>) -> Record {
+    Record {
+        phase,
+        name: name.into(),
+        site,
+        thread: 1,
+        code: 0,
+        items,
+    }
+}
+
+fn numbers(all: &[i64]) -> Vec<Item> {
+    all.iter().copied().map(Item::Number).collect()
+}
+
+#[test]
+fn types_of_a_message_must_match_and_it_may_be_shorter() {
+    let mut world = World::new(2);
+    world.send(0, INT, 1, 1, 5);
+    world.receive(1, FLOAT, (0, 5), [0, 5]);
+    assert_eq!(world.found(), [Kind::Type]);
+    world.send(0, INT, 0, 1, 5);
+    world.receive(1, INT, (0, 5), [0, 5]);
+    assert_eq!(world.found(), []);
+    world.send(0, INT, 2, 1, 5);
+    world.receive(1, INT, (0, 5), [0, 5]);
+    assert_eq!(world.found(), [Kind::Count]);
+}
+
+#[test]
+fn messages_are_paired_in_the_order_in_which_they_were_sent() {
+    let mut world = World::new(2);
+    world.send(0, INT, 1, 1, 1);
+    world.send(0, FLOAT, 1, 1, 2);
+    world.receive(1, FLOAT, (0, 2), [0, 2]);
+    world.receive(1, INT, (ANY_SOURCE, ANY_TAG), [0, 1]);
+    world.finalize(0);
+    world.finalize(1);
+    world.checker.finish(true);
+    assert_eq!(world.found(), []);
+}
+
+#[test]
+fn a_receive_waits_for_the_record_of_its_message() {
+    let mut world = World::new(2);
+    world.receive(1, FLOAT, (0, 5), [0, 5]);
+    assert_eq!(world.found(), []);
+    world.send(0, INT, 1, 1, 5);
+    assert_eq!(world.found(), [Kind::Type]);
+}
+
+#[test]
+fn collective_calls_must_agree() {
+    let mut world = World::new(2);
+    world.reduce(0, "MPI_Allreduce", SUM);
+    world.reduce(1, "MPI_Allreduce", MAX);
+    assert_eq!(world.found(), [Kind::Operation]);
+    let mut world = World::new(2);
+    world.reduce(0, "MPI_Allreduce", SUM);
+    world.barrier(1);
+    assert_eq!(world.found(), [Kind::Collective]);
+    let mut world = World::new(2);
+    world.reduce(0, "MPI_Iallreduce", SUM);
+    world.reduce(1, "MPI_Allreduce", SUM);
+    assert_eq!(world.found(), [Kind::Collective]);
+}
+
+/// Ranks 0 and 2 send to rank 1, which takes one message from anybody and one from rank 0.
+fn race(with_barrier: bool) -> Vec<Kind> {
+    let mut world = World::new(3);
+    world.send(2, INT, 1, 1, 0);
+    world.receive(1, INT, (ANY_SOURCE, 0), [2, 0]);
+    if with_barrier {
+        for rank in 0..3 {
+            world.barrier(rank);
+        }
+        for rank in 0..3 {
+            world.after(rank, "MPI_Barrier", vec![]);
+        }
+    }
+    world.send(0, INT, 1, 1, 0);
+    world.receive(1, INT, (0, 0), [0, 0]);
+    world.found()
+}
+
+#[test]
+fn a_receive_of_any_source_races_unless_something_orders_the_messages() {
+    assert_eq!(race(false), [Kind::Race]);
+    assert_eq!(race(true), []);
+}
+
+#[test]
+fn receives_of_any_source_that_are_alike_do_not_race() {
+    let mut world = World::new(3);
+    world.send(0, INT, 1, 1, 0);
+    world.send(2, INT, 1, 1, 0);
+    world.receive(1, INT, (ANY_SOURCE, 0), [2, 0]);
+    world.receive(1, INT, (ANY_SOURCE, 0), [0, 0]);
+    assert_eq!(world.found(), []);
+}
+
+#[test]
+fn what_is_left_at_the_end_is_reported() {
+    let mut world = World::new(2);
+    world.before(0, "MPI_Irecv", numbers(&[4096, 1, INT, 1, 0, WORLD]));
+    world.after(0, "MPI_Irecv", numbers(&[0x500]));
+    world.send(1, INT, 1, 0, 7);
+    world.before(1, "MPI_Comm_dup", numbers(&[WORLD]));
+    world.before(0, "MPI_Comm_dup", numbers(&[WORLD]));
+    let made = |handle: i64| {
+        let mut items = numbers(&[handle, WORLD]);
+        items.extend([Item::List(vec![0, 1]), Item::List(vec![]), Item::Number(0)]);
+        items
+    };
+    world.after(0, "MPI_Comm_dup", made(0x501));
+    world.after(1, "MPI_Comm_dup", made(0x502));
+    world.before(1, "MPI_Comm_free", numbers(&[0x502]));
+    world.after(1, "MPI_Comm_free", numbers(&[0x502]));
+    world.finalize(0);
+    world.finalize(1);
+    world.checker.finish(true);
+    let mut found = world.found();
+    found.sort();
+    assert_eq!(found, [Kind::Unmatched, Kind::Request, Kind::Leak]);
+}
+
+#[test]
+fn wrong_arguments_are_reported_when_the_rank_dies_of_them_or_the_library_takes_them() {
+    let mut world = World::new(2);
+    world.before(0, "MPI_Send", numbers(&[4096, -1, INT, 1, 0, WORLD]));
+    assert_eq!(world.found(), []);
+    world.checker.finish(false);
+    assert_eq!(world.found(), [Kind::Argument]);
+    // A program that has the error returned to it knows of it.
+    let mut world = World::new(2);
+    world.before(0, "MPI_Send", numbers(&[4096, 1, INT, 9, 0, WORLD]));
+    let mut refused = record(Phase::After, "MPI_Send", 1, vec![]);
+    refused.code = 6;
+    world.checker.take(0, refused);
+    world.checker.finish(false);
+    assert_eq!(world.found(), []);
+}
+
+#[test]
+fn bytes_that_are_no_record_are_refused() {
+    assert_eq!(Record::read(b""), None);
+    let mut bytes = vec![b'b', 3];
+    bytes.extend_from_slice(b"abc");
+    bytes.extend_from_slice(&[0; 24]);
+    let read = Record::read(&bytes).unwrap();
+    assert_eq!(
+        (read.phase, read.name.as_str(), read.items.len()),
+        (Phase::Before, "abc", 0)
+    );
+    bytes.extend_from_slice(b"l\xff\xff\xff\xff");
+    assert_eq!(Record::read(&bytes), None);
+    for end in 0..bytes.len() {
+        let _ = Record::read(&bytes[..end]);
+    }
+}

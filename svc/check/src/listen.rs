@@ -1,0 +1,141 @@
+//! Threads that wait: for connections, for records, for signals, and for the end of the launcher.
+
+use std::io::{self, BufReader, Read};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use margay_core_check::{MOST_BYTES, Record};
+use margay_sys_os::descriptor::PollSet;
+use margay_sys_os::port::is_trusted;
+use margay_sys_os::signal::{SignalFd, SignalSet};
+
+/// Records that are read ahead of the checker; a rank waits while there are as many.
+const MOST_AHEAD: usize = 1024;
+
+/// What happens.
+pub enum Event {
+    Connected(u64),
+    Record(u64, Box<Record>),
+    Closed(u64),
+    Signal(i32),
+    /// The launcher has ended.
+    Ended(io::Result<ExitStatus>),
+    /// All that connected before the launcher ended are known.
+    AllConnected,
+}
+
+pub struct Listening {
+    sender: SyncSender<Event>,
+    address: SocketAddr,
+    is_ending: Arc<AtomicBool>,
+}
+
+/// A name for the socket, in the abstract name space: nothing is left behind.
+pub fn address() -> String {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    format!("margay-check-{}-{:x}", std::process::id(), now.as_nanos())
+}
+
+impl Listening {
+    /// Begins to listen for ranks and for signals, which are blocked.
+    pub fn begin(address: &str, signals: &SignalSet) -> io::Result<(Listening, Receiver<Event>)> {
+        let address = SocketAddr::from_abstract_name(address)?;
+        let listener = UnixListener::bind_addr(&address)?;
+        let is_ending = Arc::new(AtomicBool::new(false));
+        let mut signals = SignalFd::new(signals)?;
+        let (sender, events) = sync_channel(MOST_AHEAD);
+        let (to, ending) = (sender.clone(), is_ending.clone());
+        thread::spawn(move || accept(&listener, &to, &ending));
+        let to = sender.clone();
+        thread::spawn(move || {
+            loop {
+                let mut set = PollSet::default();
+                set.add_readable(signals.as_fd());
+                if set.wait(None).is_err() {
+                    return;
+                }
+                while let Some(received) = signals.take() {
+                    // The terminal signals the launcher as well.
+                    if received.sender != 0 && to.send(Event::Signal(received.signal)).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        let listening = Listening {
+            sender,
+            address,
+            is_ending,
+        };
+        Ok((listening, events))
+    }
+
+    /// No process of the job is left that could connect: those that have are accepted, then
+    /// [`Event::AllConnected`] comes.
+    pub fn end(&self) {
+        self.is_ending.store(true, Ordering::SeqCst);
+        // Wakes who accepts.
+        drop(UnixStream::connect_addr(&self.address));
+    }
+
+    /// Says when a child has ended, and how.
+    pub fn watch(&self, mut child: Child) {
+        let to = self.sender.clone();
+        thread::spawn(move || {
+            let _ = to.send(Event::Ended(child.wait()));
+        });
+    }
+}
+
+fn accept(listener: &UnixListener, to: &SyncSender<Event>, is_ending: &AtomicBool) {
+    let mut number = 0;
+    while let Ok((stream, _)) = listener.accept() {
+        if is_ending.load(Ordering::SeqCst) && listener.set_nonblocking(true).is_err() {
+            break;
+        }
+        if !is_trusted(stream.as_fd()) || stream.set_nonblocking(false).is_err() {
+            continue;
+        }
+        number += 1;
+        if to.send(Event::Connected(number)).is_err() {
+            return;
+        }
+        let to = to.clone();
+        thread::spawn(move || {
+            records(stream, number, &to);
+            let _ = to.send(Event::Closed(number));
+        });
+    }
+    let _ = to.send(Event::AllConnected);
+}
+
+/// Reads the records of a process to its end, or to the first bytes that are none.
+fn records(stream: UnixStream, number: u64, to: &SyncSender<Event>) {
+    let mut stream = BufReader::with_capacity(64 << 10, stream);
+    let mut length = [0; 4];
+    while stream.read_exact(&mut length).is_ok() {
+        let length = u32::from_le_bytes(length);
+        if length > MOST_BYTES {
+            return;
+        }
+        let mut bytes = vec![0; length as usize];
+        if stream.read_exact(&mut bytes).is_err() {
+            return;
+        }
+        let Some(record) = Record::read(&bytes) else {
+            return;
+        };
+        if to.send(Event::Record(number, Box::new(record))).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! `margay-check`: what `mpiexec -check` runs. It starts the launcher with the hooks in front of
+//! the library (`abi/check`), listens to the records of all ranks, and reports what `core/check`
+//! finds.
+#![forbid(unsafe_code)]
+
+mod listen;
+mod places;
+mod report;
+
+use std::collections::HashMap;
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use margay_core_check::{Checker, Ended, Phase};
+use margay_sys_os::signal::{SIGHUP, SIGINT, SIGTERM, SignalSet, send, take_defaults_in};
+
+use listen::{Event, Listening};
+use places::Places;
+use report::Report;
+
+/// How long connections may stay open after the job: a process may have left a child that has one.
+const CLOSED_WITHIN: Duration = Duration::from_secs(2);
+/// Where the hooks are, beside the folder of this program.
+const HOOKS: &str = "../lib/check/libmargay_check.so.1";
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    let [name, words @ ..] = &arguments[..] else {
+        let _ = writeln!(
+            io::stderr(),
+            "margay-check: this program is run by `mpiexec -check`"
+        );
+        return ExitCode::from(2);
+    };
+    let name = name.to_string_lossy().into_owned();
+    if words.is_empty() && (name == "--help" || name == "-h") {
+        println!("The checker of MPI programs. `mpiexec -check` runs it.");
+        return ExitCode::SUCCESS;
+    }
+    match run(&name, words) {
+        Ok(status) => ExitCode::from(status),
+        Err(text) => {
+            let _ = writeln!(io::stderr(), "{name}: -check: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the job and reports. Returns the exit status: that of the job, or 1 when that is 0 and
+/// something was found.
+fn run(name: &str, words: &[OsString]) -> Result<u8, String> {
+    let own =
+        env::current_exe().map_err(|error| format!("cannot find the running program: {error}"))?;
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let hooks = folder.join(HOOKS);
+    let hooks = hooks.canonicalize().map_err(|_| {
+        format!(
+            "there is no {}; use the mpiexec of a whole installation, such as `make install` makes",
+            hooks.display()
+        )
+    })?;
+    // Before there are other threads, so that all of them have the signals blocked.
+    let signals = SignalSet::of(&[SIGHUP, SIGINT, SIGTERM]);
+    let before = signals.block();
+    let address = listen::address();
+    let (listening, events) = Listening::begin(&address, &signals)
+        .map_err(|error| format!("cannot listen for records: {error}"))?;
+    let child = start(
+        name,
+        &folder.join("margay"),
+        words,
+        &hooks,
+        &address,
+        &before,
+    )?;
+    let launcher = child.id();
+    listening.watch(child);
+    let mut report = Report::new(name, Places::new(&folder.join("margay")));
+    let status = follow(launcher, &listening, &events, &mut report)?;
+    let found = report.end();
+    Ok(match code(status) {
+        0 if found => 1,
+        code => code,
+    })
+}
+
+/// Starts the launcher as the user called it, with the hooks.
+fn start(
+    name: &str,
+    launcher: &Path,
+    words: &[OsString],
+    hooks: &Path,
+    address: &str,
+    signals: &SignalSet,
+) -> Result<Child, String> {
+    let mut preload = hooks.as_os_str().to_owned();
+    if let Some(others) = env::var_os("LD_PRELOAD").filter(|o| !o.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let mut command = Command::new(launcher);
+    // `margay run` has the same options as `mpiexec`, under the name by which it is called.
+    let called = name.rsplit(' ').next().unwrap_or("mpiexec");
+    match called {
+        "run" => command.arg("run"),
+        called => command.arg0(called),
+    };
+    command.arg("-genv").arg("LD_PRELOAD").arg(preload);
+    command.args(["-genv", "MARGAY_CHECK", address]).args(words);
+    // The launcher is checked already.
+    command.env("MARGAY_CHECK", address);
+    if env::var_os("MARGAY_DEADLOCK").is_none() {
+        command.env("MARGAY_DEADLOCK", "end");
+    }
+    take_defaults_in(&mut command);
+    signals.block_exactly();
+    let child = command.spawn();
+    SignalSet::of(&[SIGHUP, SIGINT, SIGTERM]).block();
+    child.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => format!("there is no {}", launcher.display()),
+        _ => format!("cannot start {}: {error}", launcher.display()),
+    })
+}
+
+fn code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => u8::try_from(code).unwrap_or(1),
+        (None, Some(signal)) => u8::try_from(128 + signal).unwrap_or(1),
+        (None, None) => 1,
+    }
+}
+
+/// Takes records until the job has ended and all connections are closed.
+fn follow(
+    launcher: u32,
+    listening: &Listening,
+    events: &Receiver<Event>,
+    report: &mut Report,
+) -> Result<ExitStatus, String> {
+    let mut checker = Checker::new();
+    let mut processes: HashMap<u64, usize> = HashMap::new();
+    let mut open = 0usize;
+    let mut until: Option<Instant> = None;
+    let mut ended = None;
+    let mut all_connected = false;
+    loop {
+        let event = match until {
+            None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(_) if open == 0 && all_connected => {
+                events.try_recv().map_err(|_| RecvTimeoutError::Timeout)
+            }
+            Some(until) => events.recv_timeout(until.saturating_duration_since(Instant::now())),
+        };
+        match event {
+            Ok(Event::Connected(connection)) => {
+                open += 1;
+                processes.insert(connection, checker.connected());
+            }
+            Ok(Event::Record(connection, record)) => {
+                let Some(&process) = processes.get(&connection) else {
+                    continue;
+                };
+                if record.phase == Phase::Site {
+                    let file = PathBuf::from(record.text(1));
+                    report
+                        .places
+                        .enter(process, record.site, file, record.handle(0));
+                    continue;
+                }
+                checker.take(process, *record);
+                report.take(checker.found());
+            }
+            Ok(Event::Closed(connection)) => {
+                open = open.saturating_sub(1);
+                if let Some(&process) = processes.get(&connection) {
+                    checker.ended(process, Ended::Closed);
+                    report.take(checker.found());
+                }
+            }
+            Ok(Event::Signal(signal)) => {
+                // The terminal has sent it to the launcher as well, which ignores the second one.
+                let _ = send(launcher, signal);
+            }
+            Ok(Event::Ended(status)) => {
+                ended = Some(status);
+                until = Some(Instant::now() + CLOSED_WITHIN);
+                listening.end();
+            }
+            Ok(Event::AllConnected) => all_connected = true,
+            Err(_) => break,
+        }
+    }
+    let status = (ended.unwrap_or_else(|| Err(ErrorKind::BrokenPipe.into())))
+        .map_err(|error| format!("cannot wait for the launcher: {error}"))?;
+    checker.finish(status.success());
+    report.take(checker.found());
+    Ok(status)
+}
