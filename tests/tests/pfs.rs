@@ -55,7 +55,9 @@ impl Place {
         let state = format!("XDG_STATE_HOME={}\0", self.path("state").display());
         let found = fs::read_dir("/proc").unwrap().flatten().find(|entry| {
             let of = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
-            of("cmdline").ends_with(b"\0serve\0scratch\0")
+            let words = String::from_utf8_lossy(&of("cmdline")).into_owned();
+            words.contains("\0serve\0")
+                && words.ends_with("\0scratch\0")
                 && String::from_utf8_lossy(&of("environ")).contains(&state)
         });
         found.map(|entry| entry.path())
@@ -355,6 +357,91 @@ fn without_parity_a_lost_directory_is_an_error_and_never_wrong_data() {
     place.refused(&["stop", "scratch"], "not stored");
     assert!(place.service().is_none() && !place.is_mounted());
     place.refused(&["mount", "scratch", "mnt"], "3 of 4 stripe directories");
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_directory_that_is_lost() {
+    let Some(place) = Place::new() else { return };
+    let mnt = place.mount();
+    let create: Vec<&str> = [["create", "scratch"].as_slice(), &DIRECTORIES].concat();
+    place.refused(
+        &[create.as_slice(), &["--spare", "d1"]].concat(),
+        "named twice",
+    );
+    place.pfs(&[create.as_slice(), &["--spare", "s1"]].concat());
+    place.refused(&["spare", "scratch", "d1"], "is a stripe directory");
+    place.refused(&["spare", "scratch", "s1"], "already");
+    place.pfs(&["spare", "scratch", "s2"]);
+    place.pfs(&["mount", "scratch", "mnt", "--atime", "always"]);
+    place.pfs(&["spare", "scratch", "s2", "--remove"]);
+    place.refused(&["spare", "scratch", "s2", "--remove"], "is no spare");
+    let bytes = noise(9, 4 << 20);
+    fs::write(mnt.join("file"), &bytes).unwrap();
+    let file = fs::File::open(mnt.join("file")).unwrap();
+    file.sync_all().unwrap();
+    place.pfs(&["rebuild", "scratch", "--share", "50"]);
+    fs::remove_dir_all(place.path("d3")).unwrap();
+    // Nobody does anything; the file is read and written meanwhile.
+    while !place
+        .pfs(&["status", "scratch"])
+        .contains("took the place of")
+    {
+        let mut found = vec![0; bytes.len()];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert!(found == bytes);
+    }
+    place.pfs(&["rebuild", "scratch", "--wait"]);
+    let top = place.pfs(&["top", "scratch", "--once"]);
+    assert!(top.contains("s1 (good)"), "{top}");
+    drop(file);
+    place.pfs(&["stop", "scratch"]);
+    assert!(
+        place
+            .pfs(&["check", "scratch"])
+            .contains("everything is right")
+    );
+}
+
+#[test]
+fn a_directory_that_hangs_fails_after_the_deadline() {
+    let Some(inner) = Place::new() else { return };
+    let Some(place) = Place::new() else { return };
+    // A stripe directory on a file system whose service is stopped with a signal.
+    inner.pfs(&["create", "scratch", "i1", "--parity", "0"]);
+    inner.pfs(&["mount", "scratch", "mnt"]);
+    let hanging = inner.mount().join("d");
+    let hanging = hanging.to_str().unwrap();
+    place.pfs(&["create", "scratch", "d1", "d2", hanging]);
+    place.pfs(&["mount", "scratch", "mnt", "--deadline", "1"]);
+    let bytes = noise(4, 3 << 20);
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(place.mount().join("file"))
+        .unwrap();
+    file.write_all_at(&bytes, 0).unwrap();
+    file.sync_all().unwrap();
+    let service = inner.service().unwrap();
+    let number = service.file_name().unwrap().to_string_lossy();
+    tool("kill", &["-STOP", &number], inner.folder.path());
+    file.write_all_at(&bytes[..1 << 20], 3 << 20).unwrap();
+    file.sync_all().unwrap();
+    let mut found = vec![0; 4 << 20];
+    file.read_exact_at(&mut found, 0).unwrap();
+    assert!(found[..3 << 20] == bytes && found[3 << 20..] == bytes[..1 << 20]);
+    let status = place.pfs(&["status", "scratch"]);
+    assert!(status.contains("has not answered for 1 second"), "{status}");
+    drop(file);
+    tool("kill", &["-CONT", &number], inner.folder.path());
+    place.pfs(&["rebuild", "scratch", "--wait"]);
+    assert!(
+        place
+            .pfs(&["check", "scratch"])
+            .contains("everything is right")
+    );
+    place.pfs(&["stop", "scratch"]);
+    inner.pfs(&["stop", "scratch"]);
 }
 
 #[test]

@@ -438,6 +438,17 @@ impl Array {
         (0..self.members.len()).any(|n| self.disk(n).is_some_and(|disk| !disk.is_memory()))
     }
 
+    /// Lets the directories begin to read all units of a row.
+    pub fn will_need_all(&self, row: RowRef) {
+        for role in 0..self.layout.width() {
+            let len = self.layout.stored_blocks(row.blocks as usize, role) * BLOCK;
+            let n = self.layout.directory(row.slot, role);
+            if let Some(disk) = self.disk(n).filter(|_| len > 0) {
+                disk.will_need(Part::Data, row.slot * self.layout.unit_bytes as u64, len);
+            }
+        }
+    }
+
     /// Lets the directories begin to read bytes of a row, each its units.
     pub fn will_need(&self, row: RowRef, from: usize, to: usize) {
         let unit = self.layout.unit_bytes;

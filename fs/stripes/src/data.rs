@@ -59,6 +59,7 @@ impl Store {
     /// When the data is lost.
     pub fn read(&self, ino: u64, offset: u64, into: &mut [u8]) -> Result<usize> {
         let data = self.file(ino)?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
         let end = offset.saturating_add(into.len() as u64);
         let rows = loop {
             drop(data.writers.wait(offset, end));
@@ -146,6 +147,7 @@ impl Store {
     /// When there is no space, or too few directories are left.
     pub fn write(&self, ino: u64, offset: u64, bytes: &[u8]) -> Result<()> {
         let data = self.file(ino)?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
         self.with_room(|| self.try_write(ino, &data, offset, bytes))?;
         if self.waiting.load(Ordering::Relaxed) > MOST_WAITING {
             self.write_out_all()?;

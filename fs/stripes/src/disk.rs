@@ -59,6 +59,11 @@ pub trait Disk: Send + Sync {
     /// What the system says.
     fn read(&self, part: Part, at: u64, into: &mut [u8]) -> io::Result<usize>;
 
+    /// The same if nothing has to be waited for, because all of it is in memory; else none.
+    fn read_now(&self, _: Part, _: u64, _: &mut [u8]) -> Option<usize> {
+        None
+    }
+
     /// Writes all pieces, one after the other, from `at` on.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ pub struct Folder {
     /// Which file the data was when it was opened.
     data: (u64, u64),
     is_memory: bool,
-    _lock: File,
+    lock: File,
 }
 
 impl Folder {
@@ -119,7 +119,7 @@ impl Folder {
             data: (facts.dev(), facts.ino()),
             is_memory: extent::is_memory(&files[0]),
             files,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -128,6 +128,12 @@ impl Folder {
     pub fn is_in_use(path: &Path) -> bool {
         File::open(path.join(LOCK))
             .is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
+    }
+
+    /// Lets others use the directory, although this process may not have ended yet.
+    pub fn release(&self) {
+        // Where it cannot, it is released with the end of the process.
+        let _ = self.lock.unlock();
     }
 
     fn file(&self, part: Part) -> &File {
@@ -164,6 +170,10 @@ impl Disk for Folder {
             }
         }
         Ok(done)
+    }
+
+    fn read_now(&self, part: Part, at: u64, into: &mut [u8]) -> Option<usize> {
+        extent::read_now(self.file(part), at, into)
     }
 
     fn write(&self, part: Part, at: u64, pieces: &[IoSlice<'_>]) -> io::Result<()> {

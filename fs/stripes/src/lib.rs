@@ -9,9 +9,11 @@
 
 #![forbid(unsafe_code)]
 
+mod acl;
 mod array;
 mod change;
 mod codec;
+mod counted;
 mod data;
 mod disk;
 mod fault;
@@ -26,9 +28,11 @@ mod slots;
 mod state;
 mod store;
 mod sums;
+mod watched;
 mod writers;
 
 pub use change::{Attr, kind};
+pub use counted::{Counted, Traffic};
 pub use disk::{Disk, PARTS, Part, Space};
 pub use fault::{Fault, Result};
 pub use folder::Folder;
@@ -37,3 +41,4 @@ pub use names::{Entry, Making, ROOT, Renaming, Setting};
 pub use ops::{Known, Usage};
 pub use state::{Found, Health, Member, Read, State, read as read_state};
 pub use store::{Clock, Making as StoreMaking, Progress, Store};
+pub use watched::{Watched, in_time};

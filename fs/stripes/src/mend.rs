@@ -2,6 +2,7 @@
 //! well. A walk takes the rows of a file a few at a time, so that who writes to it waits little.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::array::{RowRef, UnitState, lock};
@@ -22,6 +23,18 @@ const MOST_PATH: usize = 64 << 10;
 
 /// Most lines of a report.
 const MOST_LINES: usize = 100;
+
+/// Longest pause of a walk.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The part of the time, in percent, that a walk takes unless another one is set.
+pub const SHARE: u64 = 30;
+
+/// What a walk has done since its last pause.
+struct Pace {
+    since: Instant,
+    requests: u64,
+}
 
 impl Store {
     /// Rebuilds all directories that are in use and lack units.
@@ -214,12 +227,17 @@ impl Store {
         is_over: &dyn Fn() -> bool,
         see: &mut dyn FnMut(u64, u64, RowRef) -> Result<()>,
     ) -> Result<bool> {
+        let mut pace = Pace {
+            since: Instant::now(),
+            requests: self.requests.load(Ordering::Relaxed),
+        };
         for (ino, data) in self.files_after(from.0.saturating_sub(1)) {
             let mut next = if ino == from.0 { from.1 } else { 0 };
             loop {
                 if is_over() {
                     return Ok(false);
                 }
+                self.pace(&mut pace);
                 let rows = read(&data);
                 let some: Vec<(u64, RowRef)> = rows
                     .map
@@ -231,6 +249,11 @@ impl Store {
                     break;
                 };
                 next = last + 1;
+                if self.array.reads_ahead() {
+                    for (_, at) in &some {
+                        self.array.will_need_all(*at);
+                    }
+                }
                 for (row, at) in &some {
                     see(ino, *row, *at)?;
                     lock(&self.progress).rows += 1;
@@ -238,6 +261,33 @@ impl Store {
             }
         }
         Ok(true)
+    }
+
+    /// Lets others have their share: where anything was asked since the last pause, there is
+    /// another one, as long as the share says for the time of the work since then.
+    fn pace(&self, pace: &mut Pace) {
+        let requests = self.requests.load(Ordering::Relaxed);
+        let share = self.share.load(Ordering::Relaxed).clamp(1, 100) as u32;
+        if requests != pace.requests && share < 100 {
+            let pause = pace.since.elapsed() * (100 - share) / share;
+            std::thread::sleep(pause.min(LONGEST_PAUSE));
+        }
+        *pace = Pace {
+            since: Instant::now(),
+            requests: self.requests.load(Ordering::Relaxed),
+        };
+    }
+
+    /// Sets which part of the time, in percent, walks over all rows take while others use the file
+    /// system.
+    pub fn set_share(&self, percent: u64) {
+        self.share.store(percent.clamp(1, 100), Ordering::Relaxed);
+    }
+
+    /// That part.
+    #[must_use]
+    pub fn share(&self) -> u64 {
+        self.share.load(Ordering::Relaxed)
     }
 
     /// What does not fit among names and attributes.

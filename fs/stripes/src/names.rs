@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use crate::acl::{self, Acl};
 use crate::change::{Attr, Change, kind};
 use crate::fault::{Fault, Result};
 use crate::file::FileData;
@@ -97,6 +98,8 @@ pub struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Making {
     pub mode: u32,
+    /// Rights that the mode does not get, unless the directory has a default access control list.
+    pub umask: u32,
     pub uid: u32,
     pub gid: u32,
     pub rdev: u32,
@@ -332,8 +335,17 @@ impl Names {
         if how.target.len() > MOST_TARGET {
             return Err(Fault::LongName);
         }
+        let default = match how.mode & kind::MASK {
+            kind::LINK => None,
+            _ => self.get(folder)?.attributes.get(acl::DEFAULT).cloned(),
+        };
+        let list = default.as_deref().and_then(Acl::decode);
+        let list = list.map(|default| default.inherited(how.mode));
         let mut attr = Attr {
-            mode: how.mode,
+            mode: match &list {
+                Some(list) => (how.mode & !0o777) | list.mode(),
+                None => how.mode & !(how.umask & 0o777),
+            },
             uid: how.uid,
             gid: how.gid,
             nlink: if is_folder { 2 } else { 1 },
@@ -351,6 +363,13 @@ impl Names {
         }
         let ino = self.next_ino;
         self.record(Change::Inode(ino, attr, how.target.clone()), out);
+        if let Some(list) = list.filter(|list| !list.is_plain()) {
+            let list = Some(list.encode());
+            self.record(Change::Attribute(ino, acl::ACCESS.to_vec(), list), out);
+        }
+        if is_folder && default.is_some() {
+            self.record(Change::Attribute(ino, acl::DEFAULT.to_vec(), default), out);
+        }
         self.record(Change::Entry(folder, name.to_vec(), ino), out);
         if is_folder {
             self.get_mut(folder)?.attr.nlink += 1;
@@ -548,6 +567,17 @@ impl Names {
         Ok(())
     }
 
+    /// Lets the access control list of a file follow its mode.
+    fn follow_mode(&mut self, ino: u64, out: &mut Vec<Change>) -> Result<()> {
+        let inode = self.get(ino)?;
+        let list = inode.attributes.get(acl::ACCESS);
+        if let Some(list) = list.and_then(|bytes| Acl::decode(bytes)) {
+            let list = Some(list.with_mode(inode.attr.mode).encode());
+            self.record(Change::Attribute(ino, acl::ACCESS.to_vec(), list), out);
+        }
+        Ok(())
+    }
+
     /// Changes attributes.
     pub fn set(&mut self, ino: u64, how: &Setting, out: &mut Vec<Change>) -> Result<()> {
         let inode = self.get_mut(ino)?;
@@ -568,11 +598,14 @@ impl Names {
         if let (Body::File(data), Some(mtime)) = (&inode.body, how.mtime) {
             data.mtime.store(mtime, Ordering::SeqCst);
         }
+        if how.mode.is_some() {
+            self.follow_mode(ino, out)?;
+        }
         self.record_attr(ino, out);
         Ok(())
     }
 
-    /// Sets or removes an extended attribute.
+    /// Sets or removes an extended attribute. The mode of a file follows its access control list.
     pub fn set_attribute(
         &mut self,
         ino: u64,
@@ -596,6 +629,15 @@ impl Names {
         let bytes: usize = others.map(|(n, v)| n.len() + v.len()).sum();
         if bytes + name.len() + value.map_or(0, <[u8]>::len) > MOST_ATTRIBUTES {
             return Err(Fault::NoSpace);
+        }
+        let mut value = value;
+        if let Some(bytes) = value.filter(|_| [acl::ACCESS, acl::DEFAULT].contains(&name)) {
+            let list = Acl::decode(bytes).ok_or(Fault::Invalid)?;
+            if name == acl::ACCESS {
+                let attr = &mut self.get_mut(ino)?.attr;
+                attr.mode = (attr.mode & !0o777) | list.mode();
+                value = value.filter(|_| !list.is_plain());
+            }
         }
         self.record(
             Change::Attribute(ino, name.to_vec(), value.map(<[u8]>::to_vec)),

@@ -92,6 +92,10 @@ pub struct Store {
     pending: Mutex<Pending>,
     committer: Mutex<Committer>,
     pub(crate) generation: AtomicU64,
+    /// Reads and writes that ever came.
+    pub(crate) requests: AtomicU64,
+    /// The share of walks over all rows, in percent.
+    pub(crate) share: AtomicU64,
     /// The generation at the last sync: where it is the same, nothing was written since.
     idle_since: AtomicU64,
     /// Bytes of rows that wait in memory, and the files that have such.
@@ -204,6 +208,8 @@ impl Store {
             }),
             generation: AtomicU64::new(generation),
             idle_since: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            share: AtomicU64::new(crate::mend::SHARE),
             waiting: AtomicU64::new(0),
             unwritten: Mutex::default(),
             progress: Mutex::default(),
@@ -243,6 +249,12 @@ impl Store {
     #[must_use]
     pub fn progress(&self) -> Progress {
         lock(&self.progress).clone()
+    }
+
+    /// Bytes that wait in memory to be written.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// What happened since the last call, a line each.

@@ -145,6 +145,86 @@ fn a_file_is_as_a_plain_one_and_survives_the_loss_of_directories() {
 }
 
 #[test]
+fn access_control_lists_follow_modes_and_are_inherited() {
+    const ACCESS: &[u8] = b"system.posix_acl_access";
+    const DEFAULT: &[u8] = b"system.posix_acl_default";
+    let list = |entries: &[(u16, u16, u32)]| {
+        let mut bytes = 2_u32.to_le_bytes().to_vec();
+        for (tag, rights, id) in entries {
+            bytes.extend_from_slice(&tag.to_le_bytes());
+            bytes.extend_from_slice(&rights.to_le_bytes());
+            bytes.extend_from_slice(&id.to_le_bytes());
+        }
+        bytes
+    };
+    let none = u32::MAX;
+    let with_user = |owner, user, group, mask, others| {
+        list(&[
+            (1, owner, none),
+            (2, user, 1000),
+            (4, group, none),
+            (16, mask, none),
+            (32, others, none),
+        ])
+    };
+    let mut world = World::new(3, 1, 4);
+    let store = world.create();
+    let folder = Making {
+        mode: kind::FOLDER | 0o777,
+        umask: 0o022,
+        ..Making::default()
+    };
+    let folder_ino = store.make(ROOT, b"folder", &folder).unwrap().ino;
+    let mode =
+        |store: &margay_fs_stripes::Store, ino| store.getattr(ino).unwrap().attr.mode & 0o777;
+    assert_eq!(mode(&store, folder_ino), 0o755);
+    let set = |ino, name: &[u8], value: &[u8]| store.set_attribute(ino, name, Some(value), None);
+    assert_eq!(set(folder_ino, ACCESS, b"none"), Err(Fault::Invalid));
+    set(folder_ino, ACCESS, &with_user(7, 7, 5, 3, 0)).unwrap();
+    assert_eq!(mode(&store, folder_ino), 0o730);
+    let changed = Setting {
+        mode: Some(0o750),
+        ..Setting::default()
+    };
+    store.setattr(folder_ino, &changed, None).unwrap();
+    assert_eq!(
+        store.attribute(folder_ino, ACCESS),
+        Ok(with_user(7, 7, 5, 5, 0))
+    );
+    set(folder_ino, DEFAULT, &with_user(7, 7, 5, 7, 4)).unwrap();
+    // The default list counts instead of the umask.
+    let file = Making {
+        umask: 0o077,
+        mode: kind::FILE | 0o666,
+        ..Making::default()
+    };
+    let file = store.make(folder_ino, b"file", &file).unwrap().ino;
+    assert_eq!(mode(&store, file), 0o664);
+    assert_eq!(store.attribute(file, ACCESS), Ok(with_user(6, 7, 5, 6, 4)));
+    let inner = store.make(folder_ino, b"inner", &folder).unwrap().ino;
+    assert_eq!(
+        store.attribute(inner, DEFAULT),
+        Ok(with_user(7, 7, 5, 7, 4))
+    );
+    // One that a mode can say is none.
+    set(
+        file,
+        ACCESS,
+        &list(&[(1, 6, none), (4, 0, none), (32, 0, none)]),
+    )
+    .unwrap();
+    assert_eq!(store.attribute(file, ACCESS), Err(Fault::NoAttribute));
+    store.sync().unwrap();
+    drop(store);
+    let store = world.open();
+    assert_eq!(mode(&store, file), 0o600);
+    assert_eq!(
+        store.attribute(folder_ino, ACCESS),
+        Ok(with_user(7, 7, 5, 5, 0))
+    );
+}
+
+#[test]
 fn names_links_and_attributes_survive_a_restart() {
     let mut world = World::new(4, 1, 1);
     let store = world.create();

@@ -36,6 +36,9 @@ pub enum Action {
         /// Bytes of a stripe unit: 64K, 128K, 256K, 512K or 1M
         #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = bytes)]
         unit: usize,
+        /// A directory that takes the place of one that fails, at once; may be repeated
+        #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+        spare: Vec<PathBuf>,
     },
     /// Show the parallel file systems of this user
     List,
@@ -43,6 +46,8 @@ pub enum Action {
     Start {
         /// The parallel file system
         name: String,
+        #[command(flatten)]
+        serving: Serving,
     },
     /// Unmount a parallel file system and end its service
     Stop {
@@ -61,6 +66,8 @@ pub enum Action {
         #[arg(long, value_name = "WHEN", default_value = "relative",
               value_parser = ["relative", "always", "never"])]
         atime: String,
+        #[command(flatten)]
+        serving: Serving,
     },
     /// Unmount a parallel file system; its service goes on
     Umount {
@@ -96,6 +103,29 @@ pub enum Action {
         /// Wait until it is complete, and show the progress
         #[arg(long)]
         wait: bool,
+        /// The part of the time, in percent, that rebuild, scrub and check take while others use
+        /// the file system; from now on, also for what goes on
+        #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
+        share: Option<u8>,
+    },
+    /// Keep an empty directory that takes the place of a stripe directory that fails, at once
+    Spare {
+        /// The parallel file system
+        name: String,
+        /// The directory: empty, or not there yet
+        #[arg(value_hint = ValueHint::DirPath)]
+        directory: PathBuf,
+        /// It is no spare any more
+        #[arg(long)]
+        remove: bool,
+    },
+    /// Show what each stripe directory and each client does, every second
+    Top {
+        /// The parallel file system
+        name: String,
+        /// Show one second, and end
+        #[arg(long)]
+        once: bool,
     },
     /// Look at all data and write what is damaged anew
     Scrub {
@@ -107,7 +137,19 @@ pub enum Action {
     Serve {
         /// The parallel file system
         name: String,
+        #[command(flatten)]
+        serving: Serving,
     },
+}
+
+/// How the service works.
+#[derive(Clone, Debug, Args)]
+pub struct Serving {
+    /// A stripe directory that has not answered for so many seconds fails, if the service is
+    /// started by this
+    #[arg(long, value_name = "SECONDS", default_value_t = 30,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub deadline: u64,
 }
 
 /// Reads a number of bytes such as 64K or 1M.

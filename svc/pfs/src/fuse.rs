@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::clients::{Clients, Kind};
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
@@ -39,15 +40,21 @@ pub struct Mounted {
     store: Arc<Store>,
     buffers: Mutex<Vec<Vec<u8>>>,
     times: AccessTimes,
+    clients: Arc<Clients>,
 }
 
 impl Mounted {
-    pub fn new(store: Arc<Store>, times: AccessTimes) -> Mounted {
+    pub fn new(store: Arc<Store>, times: AccessTimes, clients: Arc<Clients>) -> Mounted {
         Mounted {
             store,
             buffers: Mutex::default(),
             times,
+            clients,
         }
+    }
+
+    fn count(&self, request: &Request, kind: Kind) {
+        self.clients.count(request.uid(), request.pid(), kind);
     }
 
     fn accessed(&self, ino: u64) {
@@ -205,6 +212,8 @@ impl Filesystem for Mounted {
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DONT_MASK,
+            InitFlags::FUSE_POSIX_ACL,
         ];
         for flag in wanted {
             // An older kernel does without.
@@ -221,7 +230,8 @@ impl Filesystem for Mounted {
         let _ = self.store.sync();
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.count(request, Kind::Other);
         entry(self.store.lookup(parent.0, name.as_bytes()), reply);
     }
 
@@ -229,7 +239,8 @@ impl Filesystem for Mounted {
         self.store.forget(ino.0, count);
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        self.count(request, Kind::Other);
         match self.store.getattr(ino.0) {
             Ok(known) => reply.attr(&KEPT, &attr(&known)),
             Err(fault) => reply.error(errno(fault)),
@@ -254,6 +265,7 @@ impl Filesystem for Mounted {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        self.count(request, Kind::Other);
         let is_file = self
             .store
             .getattr(ino.0)
@@ -298,7 +310,8 @@ impl Filesystem for Mounted {
         reply: ReplyEntry,
     ) {
         let how = Making {
-            mode: mode & !umask,
+            mode,
+            umask,
             uid: request.uid(),
             gid: request.gid(),
             rdev,
@@ -316,8 +329,10 @@ impl Filesystem for Mounted {
         umask: u32,
         reply: ReplyEntry,
     ) {
+        self.count(request, Kind::Other);
         let how = Making {
-            mode: (mode & 0o7777 & !umask) | kind::FOLDER,
+            mode: (mode & 0o7777) | kind::FOLDER,
+            umask,
             uid: request.uid(),
             gid: request.gid(),
             ..Making::default()
@@ -325,11 +340,13 @@ impl Filesystem for Mounted {
         entry(self.store.make(parent.0, name.as_bytes(), &how), reply);
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.count(request, Kind::Other);
         empty(self.store.unlink(parent.0, name.as_bytes(), false), reply);
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.count(request, Kind::Other);
         empty(self.store.unlink(parent.0, name.as_bytes(), true), reply);
     }
 
@@ -341,6 +358,7 @@ impl Filesystem for Mounted {
         target: &Path,
         reply: ReplyEntry,
     ) {
+        self.count(request, Kind::Other);
         let how = Making {
             mode: kind::LINK | 0o777,
             uid: request.uid(),
@@ -353,7 +371,7 @@ impl Filesystem for Mounted {
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         to_parent: INodeNo,
@@ -361,6 +379,7 @@ impl Filesystem for Mounted {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        self.count(request, Kind::Other);
         let how = if flags.is_empty() {
             Renaming::Replace
         } else if flags == RenameFlags::RENAME_NOREPLACE {
@@ -385,7 +404,7 @@ impl Filesystem for Mounted {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -394,6 +413,7 @@ impl Filesystem for Mounted {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        self.count(request, Kind::Read(size as usize));
         let buffers = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut buffer = buffers().pop().unwrap_or_default();
         let len = size as usize;
@@ -417,7 +437,7 @@ impl Filesystem for Mounted {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -427,6 +447,7 @@ impl Filesystem for Mounted {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        self.count(request, Kind::Write(data.len()));
         let mut done = self.store.write(ino.0, offset, data);
         if done.is_ok() && write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             done = self.store.kill_ids(ino.0);
@@ -495,12 +516,13 @@ impl Filesystem for Mounted {
 
     fn readdir(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
+        self.count(request, Kind::Other);
         if offset == 0 {
             self.accessed(ino.0);
         }
@@ -549,7 +571,7 @@ impl Filesystem for Mounted {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        if name.as_bytes().starts_with(b"system.") {
+        if is_foreign(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }
         // XATTR_CREATE and XATTR_REPLACE of Linux.
@@ -565,7 +587,7 @@ impl Filesystem for Mounted {
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        if name.as_bytes().starts_with(b"system.") {
+        if is_foreign(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }
         bytes(self.store.attribute(ino.0, name.as_bytes()), size, reply);
@@ -592,8 +614,10 @@ impl Filesystem for Mounted {
         _: i32,
         reply: ReplyCreate,
     ) {
+        self.count(request, Kind::Other);
         let how = Making {
-            mode: (mode & 0o7777 & !umask) | kind::FILE,
+            mode: (mode & 0o7777) | kind::FILE,
+            umask,
             uid: request.uid(),
             gid: request.gid(),
             ..Making::default()
@@ -605,6 +629,12 @@ impl Filesystem for Mounted {
             Err(fault) => reply.error(errno(fault)),
         }
     }
+}
+
+/// Whether an extended attribute is one of the system's that is not known here.
+fn is_foreign(name: &OsStr) -> bool {
+    let lists = [&b"system.posix_acl_access"[..], b"system.posix_acl_default"];
+    name.as_bytes().starts_with(b"system.") && !lists.contains(&name.as_bytes())
 }
 
 /// Answers with bytes, or with how many there are.

@@ -3,12 +3,16 @@
 //! none is needed, opens the file system itself.
 #![forbid(unsafe_code)]
 
+mod clients;
+mod disks;
 mod fuse;
 mod mounts;
 mod registry;
 mod serve;
 mod service;
 mod show;
+mod spares;
+mod top;
 mod wire;
 
 use std::fs;
@@ -18,6 +22,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::FromArgMatches;
 use margay_core_stripes::Layout;
@@ -25,6 +30,12 @@ use margay_fs_stripes::{Disk, Folder, Store, StoreMaking};
 use margay_svc_pfs_options::{Action, PfsOptions, command};
 use registry::Known;
 use wire::Answer;
+
+/// How long a stripe directory may take to answer a command that opens it itself.
+const OPENED_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long the end of the service is waited for.
+const ENDED_WITHIN: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     let matches = command().get_matches();
@@ -45,14 +56,19 @@ fn run(action: Action) -> Result<(), String> {
             directories,
             parity,
             unit,
-        } => create(&name, &directories, parity, unit),
+            spare,
+        } => create(&name, &directories, parity, unit, &spare),
         Action::List => list(),
-        Action::Serve { name } => serve::serve(&registry::find(&name)?),
-        Action::Start { name } => start(&registry::find(&name)?),
+        Action::Serve { name, serving } => serve::serve(
+            &registry::find(&name)?,
+            Duration::from_secs(serving.deadline),
+        ),
+        Action::Start { name, serving } => start(&registry::find(&name)?, serving.deadline),
         Action::Mount {
             name,
             directory,
             atime,
+            serving,
         } => {
             let known = registry::find(&name)?;
             let shown = directory.display();
@@ -71,7 +87,7 @@ fn run(action: Action) -> Result<(), String> {
                 .map_err(|_| format!("cannot mount at {shown}: its path is not UTF-8"))?;
             let is_new = connect(&known)?.is_none();
             if is_new {
-                start(&known)?;
+                start(&known, serving.deadline)?;
             }
             let mounted = ask(&known, &["mount", &path, &atime]);
             if is_new && mounted.is_err() {
@@ -91,8 +107,33 @@ fn run(action: Action) -> Result<(), String> {
             let new = registry::directory(&new)?;
             ask_or_open(&known, &["replace", &old, &new])
         }
-        Action::Rebuild { name, wait } => {
+        Action::Spare {
+            name,
+            directory,
+            remove,
+        } => {
             let known = registry::find(&name)?;
+            let path = registry::directory(&directory)?;
+            match (connect(&known)?, remove) {
+                (Some(stream), true) => talk(stream, &["no-spare", &path]),
+                (Some(stream), false) => talk(stream, &["spare", &path]),
+                (None, true) => spares::remove(&name, &path),
+                (None, false) => spares::add(&name, &path),
+            }
+        }
+        Action::Top { name, once } => {
+            let known = registry::find(&name)?;
+            top::run(once, &|| {
+                let mut text = String::new();
+                converse(reached(&known)?, &["top"], &mut |part| text += part)?;
+                Ok(text)
+            })
+        }
+        Action::Rebuild { name, wait, share } => {
+            let known = registry::find(&name)?;
+            if let (Some(percent), Some(stream)) = (share, connect(&known)?) {
+                talk(stream, &["share", &percent.to_string()])?;
+            }
             let wait = if wait { "wait" } else { "" };
             ask_or_open(&known, &["rebuild", wait])
         }
@@ -113,6 +154,7 @@ fn create(
     directories: &[std::path::PathBuf],
     parity: usize,
     unit: usize,
+    spares: &[std::path::PathBuf],
 ) -> Result<(), String> {
     registry::check_name(name)?;
     if registry::all()?.iter().any(|there| there == name) {
@@ -129,11 +171,20 @@ fn create(
         }
         paths.push(path);
     }
-    let known = Known {
+    let mut known = Known {
         name: name.to_owned(),
         id: registry::lot()?,
         directories: paths.clone(),
+        spares: Vec::new(),
     };
+    for spare in spares {
+        let path = registry::directory(spare)?;
+        if paths.contains(&path) || known.spares.contains(&path) {
+            return Err(format!("the directory {path} is named twice"));
+        }
+        spares::check(&path)?;
+        known.spares.push(path);
+    }
     let mut members = Vec::new();
     for path in &paths {
         members.push((path.clone(), registry::lot()?));
@@ -219,7 +270,7 @@ fn connect(known: &Known) -> Result<Option<UnixStream>, String> {
 }
 
 /// Starts the service in the background.
-fn start(known: &Known) -> Result<(), String> {
+fn start(known: &Known, deadline: u64) -> Result<(), String> {
     let name = &known.name;
     if connect(known)?.is_some() {
         println!("the service of '{name}' runs already");
@@ -235,7 +286,7 @@ fn start(known: &Known) -> Result<(), String> {
         .map_err(failed)?;
     let program = std::env::current_exe().map_err(failed)?;
     let mut child = Command::new(program)
-        .args(["serve", name])
+        .args(["serve", &format!("--deadline={deadline}"), name])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(file)
@@ -259,13 +310,17 @@ fn start(known: &Known) -> Result<(), String> {
 
 /// Asks the service, and shows what it answers.
 fn ask(known: &Known, words: &[&str]) -> Result<(), String> {
-    match connect(known)? {
-        Some(stream) => talk(stream, words),
-        None => Err(format!(
+    talk(reached(known)?, words)
+}
+
+/// Connects to the service, which must run.
+fn reached(known: &Known) -> Result<UnixStream, String> {
+    connect(known)?.ok_or_else(|| {
+        format!(
             "the service of '{}' does not run; start it: margay pfs start {}",
             known.name, known.name
-        )),
-    }
+        )
+    })
 }
 
 /// Unmounts what the service had mounted when it died. Returns whether there was anything.
@@ -292,20 +347,35 @@ fn ask_or_clear(known: &Known, word: &str) -> Result<(), String> {
     ask(known, &[word])
 }
 
-fn talk(mut stream: UnixStream, words: &[&str]) -> Result<(), String> {
+fn talk(stream: UnixStream, words: &[&str]) -> Result<(), String> {
+    converse(stream, words, &mut |text| {
+        print!("{text}");
+        let _ = io::stdout().flush();
+    })
+}
+
+/// Asks the service; what it says goes to `out`.
+fn converse(
+    mut stream: UnixStream,
+    words: &[&str],
+    out: &mut dyn FnMut(&str),
+) -> Result<(), String> {
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     let broken = |error: io::Error| format!("the service does not answer: {error}");
     wire::ask(&mut stream, &words).map_err(broken)?;
     let mut end = None;
     loop {
         match wire::answered(&mut stream) {
-            Ok(Answer::Text(text)) => print!("{text}"),
-            Ok(Answer::End(done)) => end = Some(done),
+            Ok(Answer::Text(text)) => out(&text),
+            Ok(Answer::End(done)) => {
+                end = Some(done);
+                // It does not end as long as a disk hangs that it has asked.
+                let _ = stream.set_read_timeout(Some(ENDED_WITHIN));
+            }
             // The service closes behind the end, and ends itself then when it was to stop.
             Err(_) if end.is_some() => return end.unwrap_or(Ok(())),
             Err(error) => return Err(broken(error)),
         }
-        let _ = io::stdout().flush();
     }
 }
 
@@ -314,7 +384,7 @@ fn ask_or_open(known: &Known, words: &[&str]) -> Result<(), String> {
     if let Some(stream) = connect(known)? {
         return talk(stream, words);
     }
-    let service = service::Service::open(known)?;
+    let service = service::Service::open(known, OPENED_WITHIN)?;
     let words: Vec<String> = words
         .iter()
         .map(|word| if word.is_empty() { "wait" } else { word })

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use margay_fs_stripes::in_time;
+use margay_sys_os::extent;
+
 use crate::registry;
 
 /// What the kernel mounts by.
@@ -22,6 +25,9 @@ const NOTE: &str = "mount";
 /// How long the end of a service that was killed may take, and how often that is looked at.
 const DEAD_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long the program that unmounts may take.
+const UNMOUNTED_WITHIN: Duration = Duration::from_secs(20);
 
 /// The type that the kernel shows.
 pub const SUBTYPE: &str = "margay";
@@ -56,6 +62,17 @@ pub fn is_dead(path: &Path) -> bool {
 /// # Errors
 /// In words.
 pub fn unmount(path: &Path, is_lazy: bool) -> Result<(), String> {
+    // Another program is the way of users, and of no use while a stripe directory hangs: its start
+    // closes the files of this one, which waits for that.
+    if margay_sys_os::port::user() == 0 {
+        return extent::unmount(path, is_lazy).map_err(|error| error.to_string());
+    }
+    let path = path.to_owned();
+    in_time(UNMOUNTED_WITHIN, move || by_programs(&path, is_lazy))
+        .unwrap_or_else(|error| Err(format!("{HELPER}: {error}")))
+}
+
+fn by_programs(path: &Path, is_lazy: bool) -> Result<(), String> {
     let mut reasons = Vec::new();
     let ways: [(&str, &[&str]); 2] = if is_lazy {
         [(HELPER, &["-u", "-z"]), ("umount", &["-l"])]

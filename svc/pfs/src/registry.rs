@@ -7,8 +7,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// First line of such a file.
+/// First line of such a file, and of one with spares, which earlier versions do not know.
 const FIRST: &str = "margay-pfs 1";
+const FIRST_WITH_SPARES: &str = "margay-pfs 2";
 
 /// Longest name.
 const MOST_NAME: usize = 64;
@@ -22,6 +23,8 @@ pub struct Known {
     pub name: String,
     pub id: u64,
     pub directories: Vec<String>,
+    /// Empty directories that take the place of those that fail.
+    pub spares: Vec<String>,
 }
 
 /// Returns the folder of the registry.
@@ -89,17 +92,23 @@ pub fn find(name: &str) -> Result<Known, String> {
 
 fn decode(name: &str, text: &str) -> Option<Known> {
     let mut lines = text.lines();
-    if lines.next()? != FIRST {
+    if ![FIRST, FIRST_WITH_SPARES].contains(&lines.next()?) {
         return None;
     }
     let id = u64::from_str_radix(lines.next()?.strip_prefix("id ")?, 16).ok()?;
-    let directories: Option<Vec<String>> = lines
-        .map(|line| Some(line.strip_prefix("directory ")?.to_owned()))
-        .collect();
+    let (mut directories, mut spares) = (Vec::new(), Vec::new());
+    for line in lines {
+        match (line.strip_prefix("directory "), line.strip_prefix("spare ")) {
+            (Some(path), _) => directories.push(path.to_owned()),
+            (_, Some(path)) => spares.push(path.to_owned()),
+            _ => return None,
+        }
+    }
     Some(Known {
         name: name.to_owned(),
         id,
-        directories: directories?,
+        directories,
+        spares,
     })
 }
 
@@ -109,9 +118,17 @@ fn decode(name: &str, text: &str) -> Option<Known> {
 /// In words.
 pub fn write(known: &Known) -> Result<(), String> {
     let path = beside(&known.name, "pfs")?;
-    let mut text = format!("{FIRST}\nid {:016x}\n", known.id);
+    let first = if known.spares.is_empty() {
+        FIRST
+    } else {
+        FIRST_WITH_SPARES
+    };
+    let mut text = format!("{first}\nid {:016x}\n", known.id);
     for directory in &known.directories {
         text += &format!("directory {directory}\n");
+    }
+    for spare in &known.spares {
+        text += &format!("spare {spare}\n");
     }
     let new = beside(&known.name, "new")?;
     let written = make_folder().and_then(|()| {
@@ -205,9 +222,11 @@ mod tests {
         let text = "margay-pfs 1\nid 00000000000000ff\ndirectory /a b\ndirectory /c\n";
         let known = decode("x", text).unwrap();
         assert_eq!((known.id, known.directories.len()), (255, 2));
+        let spare = "margay-pfs 2\nid 1\ndirectory /a\nspare /s\n";
+        assert_eq!(decode("x", spare).unwrap().spares, ["/s"]);
         for text in [
             "",
-            "margay-pfs 2\nid 1\n",
+            "margay-pfs 3\nid 1\n",
             "margay-pfs 1\nid x\n",
             "margay-pfs 1\nid 1\nd /a\n",
         ] {

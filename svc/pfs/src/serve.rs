@@ -37,12 +37,12 @@ const ENDING: [i32; 3] = [1, 2, 15];
 ///
 /// # Errors
 /// In words; the first line of the standard output has them as well.
-pub fn serve(known: &Known) -> Result<(), String> {
+pub fn serve(known: &Known, deadline: Duration) -> Result<(), String> {
     lead_session();
     // Before there are other threads, so that all of them have the signals blocked.
     let set = SignalSet::of(&ENDING);
     set.block();
-    let begun = begin(known, &set);
+    let begun = begin(known, deadline, &set);
     let said = match &begun {
         Ok(_) => READY.to_owned(),
         Err(text) => text.replace('\n', " "),
@@ -55,16 +55,21 @@ pub fn serve(known: &Known) -> Result<(), String> {
     std::thread::spawn(move || keep_synced(&timer));
     attend(&service, &listener, signals);
     service.end();
+    service.release();
     let _ = fs::remove_file(registry::beside(&known.name, "sock")?);
     Ok(())
 }
 
-fn begin(known: &Known, set: &SignalSet) -> Result<(Arc<Service>, UnixListener, SignalFd), String> {
+fn begin(
+    known: &Known,
+    deadline: Duration,
+    set: &SignalSet,
+) -> Result<(Arc<Service>, UnixListener, SignalFd), String> {
     // The directory in which it was started may be unmounted.
     let _ = std::env::set_current_dir("/");
     let signals =
         SignalFd::new(set).map_err(|error| format!("cannot wait for signals: {error}"))?;
-    let service = Service::open(known)?;
+    let service = Service::open(known, deadline)?;
     // Nobody else has the stripe directories, so a socket that is there is a dead one's.
     let path = registry::beside(&known.name, "sock")?;
     let _ = fs::remove_file(&path);
@@ -87,6 +92,7 @@ fn keep_synced(service: &Arc<Service>) {
             eprintln!("what was written cannot be synced: {fault}");
         }
         was_failing = synced.is_err();
+        service.use_spares();
         service.go_on();
         for event in service.collect_events() {
             eprintln!("{event}");
@@ -160,6 +166,7 @@ fn converse(service: &Arc<Service>, stream: &mut UnixStream) {
         }
         // Who asked sees the end of the connection when the process is gone, and the stripe
         // directories with it.
+        service.release();
         std::process::exit(0);
     }
 }

@@ -12,13 +12,19 @@ use std::time::{Duration, Instant};
 use fuser::{Config, MountOption, Session, SessionACL};
 use margay_fs_stripes::{Disk, Fault, Folder, Health, Read, Store, read_state};
 
+use crate::clients::Clients;
+use crate::disks::{Disks, Refusal};
 use crate::fuse::{AccessTimes, Mounted, now};
 use crate::mounts;
 use crate::registry::{self, Known};
 use crate::show;
+use crate::spares;
 
 /// How often a command that waits looks how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How often a walk over all rows shows how far it is.
+const SHOW_EVERY: Duration = Duration::from_secs(1);
 
 /// How long the end of a mount may take that somebody else unmounted.
 const UNMOUNTED_WITHIN: Duration = Duration::from_secs(10);
@@ -36,6 +42,8 @@ struct Mount {
 pub struct Service {
     pub name: String,
     pub store: Arc<Store>,
+    clients: Arc<Clients>,
+    disks: Disks,
     mount: Mutex<Option<Mount>>,
     rebuild: Mutex<Option<JoinHandle<()>>>,
     rebuild_failed: Mutex<Option<String>>,
@@ -59,7 +67,11 @@ fn own_id(disk: &dyn Disk, id: u64, n: usize) -> Option<u64> {
 
 /// The entry of the registry with the directories of the state in force. They differ after an end
 /// in the middle of `replace`.
-fn renewed(known: &Known, disks: &mut [Option<Arc<dyn Disk>>]) -> Result<Known, String> {
+fn renewed(
+    known: &Known,
+    disks: &mut [Option<Arc<dyn Disk>>],
+    opener: &Disks,
+) -> Result<Known, String> {
     let states = disks.iter().flatten().filter_map(|disk| {
         let Ok(Read::State(found)) = read_state(&**disk) else {
             return None;
@@ -78,12 +90,12 @@ fn renewed(known: &Known, disks: &mut [Option<Arc<dyn Disk>>]) -> Result<Known, 
         else {
             continue;
         };
-        let Ok(folder) = Folder::open(Path::new(&member.path)) else {
+        let Ok(disk) = opener.open(&member.path) else {
             continue;
         };
-        if own_id(&folder, known.id, n) == Some(member.id) {
+        if own_id(&*disk, known.id, n) == Some(member.id) {
             path.clone_from(&member.path);
-            disks[n] = Some(Arc::new(folder));
+            disks[n] = Some(disk);
         }
     }
     if renewed != *known {
@@ -93,24 +105,25 @@ fn renewed(known: &Known, disks: &mut [Option<Arc<dyn Disk>>]) -> Result<Known, 
 }
 
 impl Service {
-    /// Opens the file system.
+    /// Opens the file system. A directory that does not answer within `deadline` fails.
     ///
     /// # Errors
     /// In words.
-    pub fn open(known: &Known) -> Result<Arc<Service>, String> {
+    pub fn open(known: &Known, deadline: Duration) -> Result<Arc<Service>, String> {
+        let opener = Disks::new(deadline);
         let mut disks: Vec<Option<Arc<dyn Disk>>> = Vec::new();
         let mut reasons = Vec::new();
         for path in &known.directories {
-            match Folder::open(Path::new(path)) {
-                Ok(folder) => disks.push(Some(Arc::new(folder))),
-                Err(text) if Folder::is_in_use(Path::new(path)) => return Err(text),
-                Err(text) => {
+            match opener.open(path) {
+                Ok(disk) => disks.push(Some(disk)),
+                Err(Refusal::InUse(text)) => return Err(text),
+                Err(Refusal::Unusable(text)) => {
                     reasons.push(text);
                     disks.push(None);
                 }
             }
         }
-        let known = &renewed(known, &mut disks)?;
+        let known = &renewed(known, &mut disks, &opener)?;
         let store = Store::open(known.id, disks, Arc::new(now)).map_err(|text| {
             let all = [&[text], reasons.as_slice()].concat();
             format!("cannot use '{}': {}", known.name, all.join("; "))
@@ -118,6 +131,8 @@ impl Service {
         Ok(Arc::new(Service {
             name: known.name.clone(),
             store: Arc::new(store),
+            clients: Arc::default(),
+            disks: opener,
             mount: Mutex::default(),
             rebuild: Mutex::default(),
             rebuild_failed: Mutex::default(),
@@ -148,6 +163,16 @@ impl Service {
             ["check"] => self.check(out),
             ["scrub"] => self.scrub(out),
             ["replace", old, new] => self.replace(old, new, out),
+            ["spare", path] => spares::add(&self.name, path),
+            ["no-spare", path] => spares::remove(&self.name, path),
+            ["share", percent] => {
+                self.store.set_share(percent.parse().unwrap_or(100));
+                Ok(())
+            }
+            ["top"] => {
+                out(self.counters());
+                Ok(())
+            }
             ["rebuild", wait] => self.rebuild(*wait == "wait", out),
             ["stop"] => self.stop(),
             _ => Err(
@@ -183,7 +208,50 @@ impl Service {
         drop(mount);
         let failed = lock(&self.rebuild_failed).clone();
         let events: Vec<String> = lock(&self.events).iter().cloned().collect();
-        show::status(&self.store, mounted.as_deref(), failed.as_deref(), &events)
+        let spares = registry::find(&self.name).map_or(vec![], |known| known.spares);
+        let mounted = mounted.as_deref();
+        show::status(&self.store, mounted, failed.as_deref(), &events, &spares)
+    }
+
+    /// What `top` compares.
+    fn counters(&self) -> String {
+        let state = self.store.state();
+        let mut text = show::service_line(&self.store);
+        for member in &state.members {
+            text += &self.disks.line(&member.path, member.health);
+        }
+        text + &self.clients.lines()
+    }
+
+    /// Puts spares in the places of directories that failed.
+    pub fn use_spares(self: &Arc<Service>) {
+        let state = self.store.state();
+        let failed = state.members.iter().filter(|m| m.health == Health::Failed);
+        for member in failed {
+            let spares = registry::find(&self.name).map_or(vec![], |known| known.spares);
+            let Some(spare) = spares.first() else {
+                return;
+            };
+            match self.replace(&member.path, spare, &mut |text| eprint!("{text}")) {
+                Ok(()) => self.event(format!(
+                    "the spare {spare} took the place of {}",
+                    member.path
+                )),
+                Err(text) => {
+                    self.event(format!("the spare {spare} cannot be used: {text}"));
+                    // It is not tried again and again.
+                    let removed = spares::remove(&self.name, spare);
+                    if removed.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn event(&self, text: String) {
+        eprintln!("{text}");
+        lock(&self.events).push_back(text);
     }
 
     fn mount(&self, path: &str, times: &str) -> Result<(), String> {
@@ -224,8 +292,12 @@ impl Service {
         config.clone_fd = true;
         mounts::is_possible(is_root).map_err(|why| format!("cannot mount at {path}: {why}"))?;
         mounts::note(&self.name, path)?;
-        let session = Session::new(Mounted::new(Arc::clone(&self.store), times), path, &config)
-            .map_err(|error| mounts::refused(path, &error, is_root))?;
+        let session = Session::new(
+            Mounted::new(Arc::clone(&self.store), times, Arc::clone(&self.clients)),
+            path,
+            &config,
+        )
+        .map_err(|error| mounts::refused(path, &error, is_root))?;
         let thread = std::thread::spawn(move || {
             if let Err(error) = session.run() {
                 eprintln!("the mount ended: {error}");
@@ -325,6 +397,11 @@ impl Service {
         written.map_err(|fault| format!("what was written last is not stored: {fault}"))
     }
 
+    /// Lets others use the stripe directories: nothing is written any more.
+    pub fn release(&self) {
+        self.disks.release();
+    }
+
     /// Whether it ends.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
@@ -332,8 +409,7 @@ impl Service {
 
     fn check(&self, out: &mut dyn FnMut(String)) -> Result<(), String> {
         let lines = self
-            .store
-            .check(&|| self.is_over())
+            .walk(out, || self.store.check(&|| self.is_over()))
             .map_err(|fault| show::walk_failed("check", fault))?;
         for line in &lines {
             out(format!("{line}\n"));
@@ -368,10 +444,28 @@ impl Service {
         }
     }
 
+    /// Does something with all rows, and shows how far it is.
+    fn walk<T: Send>(&self, out: &mut dyn FnMut(String), job: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let walk = scope.spawn(job);
+            let mut shown = Instant::now();
+            while !walk.is_finished() {
+                std::thread::sleep(LOOK_EVERY / 20);
+                if shown.elapsed() > SHOW_EVERY {
+                    shown = Instant::now();
+                    out(format!("{}\n", show::progress(&self.store.progress())));
+                }
+            }
+            match walk.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
     fn scrub(&self, out: &mut dyn FnMut(String)) -> Result<(), String> {
         let done = self
-            .store
-            .scrub(&|| self.is_over())
+            .walk(out, || self.store.scrub(&|| self.is_over()))
             .map_err(|fault| show::walk_failed("scrub", fault))?;
         out(format!(
             "{} rows looked at, {} units were wrong, {} were written anew\n",
@@ -413,9 +507,9 @@ impl Service {
                 self.name
             ));
         }
-        let folder = Folder::create(Path::new(new))?;
+        let disk = self.disks.create(new)?;
         let id = registry::lot()?;
-        if let Err(text) = self.store.replace(n, new, id, Arc::new(folder)) {
+        if let Err(text) = self.store.replace(n, new, id, disk) {
             Folder::remove(Path::new(new));
             return Err(text);
         }
@@ -423,6 +517,7 @@ impl Service {
         if let Some(directory) = known.directories.get_mut(n) {
             new.clone_into(directory);
         }
+        known.spares.retain(|spare| spare != new);
         registry::write(&known)?;
         out(format!(
             "{new} takes the place of {old} and is being rebuilt\n"
@@ -439,12 +534,12 @@ impl Service {
             if member.health != Health::Failed {
                 continue;
             }
-            let taken = Folder::open(Path::new(&member.path)).and_then(|folder| {
-                if own_id(&folder, state.id, n) != Some(member.id) {
+            let opened = self.disks.open(&member.path).map_err(Refusal::text);
+            let taken = opened.and_then(|disk| {
+                if own_id(&*disk, state.id, n) != Some(member.id) {
                     return Err(format!("{} is not the directory that it was", member.path));
                 }
-                self.store
-                    .take_in(n, &member.path, member.id, Arc::new(folder))
+                self.store.take_in(n, &member.path, member.id, disk)
             });
             if let Err(text) = taken {
                 reasons.push(format!(
@@ -511,8 +606,9 @@ impl Service {
             && (is_running() || (self.is_lacking() && lock(&self.rebuild_failed).is_none()))
         {
             self.go_on();
-            let now = show::progress(&self.store.progress());
-            if now != last {
+            let progress = self.store.progress();
+            let now = show::progress(&progress);
+            if now != last && !progress.what.is_empty() {
                 out(format!("{now}\n"));
                 last = now;
             }

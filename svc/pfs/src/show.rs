@@ -34,6 +34,31 @@ pub fn progress(progress: &Progress) -> String {
     )
 }
 
+/// How a stripe directory is.
+#[must_use]
+pub fn health(health: Health) -> &'static str {
+    match health {
+        Health::Good => "good",
+        Health::Rebuilding(..) => "being rebuilt",
+        Health::Failed => "failed",
+    }
+}
+
+/// The service itself, as a line for `top`.
+#[must_use]
+pub fn service_line(store: &Store) -> String {
+    let walk = store.progress();
+    let walk = if walk.is_running {
+        format!("; {}", progress(&walk))
+    } else {
+        String::new()
+    };
+    format!(
+        "service - 0 0 0 0 0 {} wait in memory{walk}\n",
+        bytes(store.waiting())
+    )
+}
+
 /// Why a walk over all rows failed.
 #[must_use]
 pub fn walk_failed(what: &str, fault: Fault) -> String {
@@ -53,6 +78,7 @@ pub fn status(
     mounted: Option<&str>,
     rebuild_failed: Option<&str>,
     events: &[String],
+    spares: &[String],
 ) -> String {
     let state = store.state();
     let usage = store.usage();
@@ -78,12 +104,10 @@ pub fn status(
         usage.files
     );
     for member in &state.members {
-        let how = match member.health {
-            Health::Good => "good",
-            Health::Rebuilding(..) => "being rebuilt",
-            Health::Failed => "failed",
-        };
-        let _ = writeln!(text, "  {:13} {}", how, member.path);
+        let _ = writeln!(text, "  {:13} {}", health(member.health), member.path);
+    }
+    for spare in spares {
+        let _ = writeln!(text, "  {:13} {spare}", "spare");
     }
     let lacking = state
         .members
@@ -99,7 +123,12 @@ pub fn status(
     }
     let walk = store.progress();
     if walk.is_running {
-        let _ = writeln!(text, "{}", progress(&walk));
+        let _ = writeln!(
+            text,
+            "{}; a share of {}% while others use the file system",
+            progress(&walk),
+            store.share()
+        );
     }
     if let Some(reason) = rebuild_failed {
         let _ = writeln!(text, "{reason}");

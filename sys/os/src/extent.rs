@@ -2,13 +2,14 @@
 //! much there is.
 
 use std::fs::File;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;
 
 use std::num::NonZeroU64;
 
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fstatfs, statvfs};
-use rustix::io::{Errno, pwritev, retry_on_intr};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev, retry_on_intr};
+use rustix::mount::UnmountFlags;
 
 /// The kernel takes at most this many pieces in one call.
 const MOST_PIECES: usize = 1024;
@@ -52,6 +53,16 @@ pub fn reserve(file: &File, len: u64) -> io::Result<()> {
     Ok(retry_on_intr(|| fallocate(file, how, 0, len))?)
 }
 
+/// Reads from `offset` on if all of it is in memory; none where it is not, or where the file system
+/// does not know.
+#[must_use]
+pub fn read_now(file: &File, offset: u64, into: &mut [u8]) -> Option<usize> {
+    let len = into.len();
+    let mut pieces = [IoSliceMut::new(into)];
+    let read = preadv2(file, &mut pieces, offset, ReadWriteFlags::NOWAIT).ok()?;
+    (read == len).then_some(read)
+}
+
 /// Lets the system begin to read a range that is wanted soon.
 ///
 /// # Errors
@@ -75,6 +86,19 @@ pub fn is_memory(file: &File) -> bool {
         reason = "it has another type on other processors"
     )]
     fstatfs(file).is_ok_and(|facts| [TMPFS, RAMFS].contains(&(facts.f_type as i64)))
+}
+
+/// Ends a mount, as root may. `is_lazy`: at once, whoever uses it.
+///
+/// # Errors
+/// What the system says.
+pub fn unmount(path: &Path, is_lazy: bool) -> io::Result<()> {
+    let how = if is_lazy {
+        UnmountFlags::DETACH | UnmountFlags::NOFOLLOW
+    } else {
+        UnmountFlags::NOFOLLOW
+    };
+    Ok(rustix::mount::unmount(path, how)?)
 }
 
 /// The bytes of the file system at `path`: all, and those that may still be written.
@@ -115,11 +139,16 @@ mod tests {
             assert_eq!(all[..4096], [0; 4096]);
             assert_eq!(all[4096], b"abc"[(4096 - 5) % 3]);
         }
+        if read_now(&file, 0, &mut all[..100]).is_some() {
+            assert_eq!(all[..100], [0; 100]);
+        }
         will_need(&file, 0, 4096).expect("advice is taken");
         let memory = std::path::Path::new("/dev/shm");
         if memory.is_dir() {
             assert!(is_memory(&File::open(memory).expect("it is there")));
         }
+        let error = unmount(Path::new("/none"), false).expect_err("nothing is there");
+        assert!(error.raw_os_error().is_some());
         let (total, free) = space(Path::new("/")).expect("a file system");
         assert!(total >= free && total > 0);
     }

@@ -32,6 +32,14 @@ const PLACES: &[(&str, &str)] = &[
         "several stripe directories are synced by a thread each, which are joined",
     ),
     (
+        "fs/stripes/src/mend.rs",
+        "a rebuild pauses so that others have their share",
+    ),
+    (
+        "fs/stripes/src/watched.rs",
+        "threads of a stripe directory wait for operations, and who asked for their end, in time",
+    ),
+    (
         "fs/stripes/src/writers.rs",
         "a write or read waits for writes of the same bytes of a file that began before",
     ),
@@ -271,6 +279,7 @@ const PLACES: &[(&str, &str)] = &[
         "svc/pfs/src/service.rs",
         "a command waits for the end of a rebuild and of a mount",
     ),
+    ("svc/pfs/src/top.rs", "a view that samples, as that of jobs"),
 ];
 
 /// Folders whose sources are looked at.
