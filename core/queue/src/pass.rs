@@ -6,7 +6,7 @@
 //! it delays no promise. Where jobs without a time limit hold the room, that time is not known, and
 //! nothing starts before the job that waits for it. The reasons that are shown come from this pass.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::job::{Dependency, Job, JobId, Phase, Tag};
 use crate::profile::{Profile, Room};
@@ -21,10 +21,11 @@ const MOST_EXPECTED: usize = 2000;
 
 /// What a pass is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum Wanted<'a> {
     Starts,
     Promises,
-    Reasons,
+    /// Of some jobs, or of all.
+    Reasons(Option<&'a BTreeSet<JobId>>),
 }
 
 /// Why a job does not start now.
@@ -146,8 +147,27 @@ impl Scheduler {
     /// The same with a reason for each job that waits, in the order of the queue.
     pub fn reasons(&mut self, now_s: u64) -> Decision {
         self.rank_all(now_s);
-        let mut decision = self.pass(now_s, self.depth(), Wanted::Reasons);
-        for (id, queued) in &self.jobs {
+        let decision = self.pass(now_s, self.depth(), Wanted::Reasons(None));
+        self.with_blocked(decision, self.jobs.keys())
+    }
+
+    /// The same with reasons for some jobs alone.
+    pub fn reasons_of(&mut self, jobs: &BTreeSet<JobId>, now_s: u64) -> Decision {
+        self.rank_all(now_s);
+        let decision = self.pass(now_s, self.depth(), Wanted::Reasons(Some(jobs)));
+        self.with_blocked(decision, jobs.iter())
+    }
+
+    /// Adds the reasons of jobs that no pass looks at.
+    fn with_blocked<'a>(
+        &self,
+        mut decision: Decision,
+        jobs: impl Iterator<Item = &'a JobId>,
+    ) -> Decision {
+        for id in jobs {
+            let Some(queued) = self.jobs.get(id) else {
+                continue;
+            };
             if queued.job.phase != Phase::Waiting {
                 continue;
             }
@@ -183,7 +203,7 @@ impl Scheduler {
         }
     }
 
-    fn pass(&self, now: u64, depth: usize, wanted: Wanted) -> Decision {
+    fn pass(&self, now: u64, depth: usize, wanted: Wanted<'_>) -> Decision {
         let has_limits = self.queues.values().any(|rules| {
             rules.running.is_some()
                 || rules.used_slots.is_some()
@@ -222,7 +242,7 @@ impl Scheduler {
             let has_promised = match wanted {
                 Wanted::Starts => pass.first.is_some(),
                 Wanted::Promises => pass.decision.promised.len() >= depth || pass.is_closed,
-                Wanted::Reasons => false,
+                Wanted::Reasons(_) => false,
             };
             let is_behind = depth == 0 && wanted == Wanted::Starts && pass.first.is_some();
             if self.reservations.is_empty() && (is_full && has_promised || is_behind) {
@@ -233,6 +253,16 @@ impl Scheduler {
             if wanted == Wanted::Starts && is_promised && self.reservations.is_empty() {
                 order.most_slots = pass.free.slots;
             }
+            // Nothing that comes later changes by a job that cannot start and is promised nothing.
+            if let Wanted::Reasons(Some(jobs)) = wanted
+                && is_full
+                && pass.first.is_some()
+                && (is_promised || pass.is_closed)
+                && self.reservations.is_empty()
+                && !jobs.contains(&id)
+            {
+                continue;
+            }
             let Some(queued) = self.jobs.get(&id) else {
                 continue;
             };
@@ -242,7 +272,11 @@ impl Scheduler {
                     if may_preempt && pass.first == Some(id) && !self.is_over(queued.job.account) {
                         pass.preempt(queued);
                     }
-                    if wanted == Wanted::Reasons {
+                    let is_asked = match wanted {
+                        Wanted::Reasons(jobs) => jobs.is_none_or(|jobs| jobs.contains(&id)),
+                        _ => false,
+                    };
+                    if is_asked {
                         pass.decision.reasons.push((id, reason));
                     }
                 }

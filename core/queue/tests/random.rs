@@ -101,6 +101,22 @@ fn live(seed: u64, backfill: Backfill) {
             "seed {seed}: the reasons are not those of what is decided"
         );
         check(slots, &jobs, &decision, now);
+        let some = jobs
+            .iter()
+            .map(|job| job.id)
+            .filter(|id| id % 3 == 0)
+            .collect();
+        let of_some = scheduler.reasons_of(&some, now);
+        let expected: Vec<_> = decision
+            .reasons
+            .iter()
+            .filter(|(id, _)| some.contains(id))
+            .collect();
+        assert_eq!(
+            of_some.reasons.iter().collect::<Vec<_>>(),
+            expected,
+            "seed {seed}"
+        );
         for id in &decision.start {
             let job = &mut jobs[*id as usize - 1];
             job.phase = Phase::Running(now);

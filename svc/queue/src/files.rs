@@ -5,10 +5,13 @@
 //! | `order` | what to run, by the head, before it starts the supervisor |
 //! | `claim` | its supervisor's process id; locked as long as that lives |
 //! | `end` | how the job ended, by the supervisor |
+//! | `preempted` | it is to wait again when it has ended, by the head |
 //! | `script`, `nodes` | what the job itself reads |
 //!
-//! The claim comes into being complete, locked and on the disk, by a link: of several supervisors
-//! that a head killed at a bad moment and its successor started for one job, exactly one gets it.
+//! The claim comes into being complete and locked, by a link: of several supervisors that a head
+//! killed at a bad moment and its successor started for one job, exactly one gets it. Nothing here
+//! waits for the disk: when the machine has gone down, which the head sees by the kernel's boot id,
+//! a job that was stored as running has run, whatever its folder says.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -144,18 +147,13 @@ impl JobFolder {
         let own = self.path(&format!("claim.{}", std::process::id()));
         let mut room = private(&self.path(&format!("end.{}", std::process::id())))?;
         room.write_all(&[b' '; END_BYTES])?;
-        room.sync_all()?;
         let mut file = private(&own)?;
         file.lock()?;
         write!(file, "{}", std::process::id())?;
-        file.sync_all()?;
         let claimed = fs::hard_link(&own, self.path("claim"));
         let _ = fs::remove_file(&own);
         match claimed {
-            Ok(()) => {
-                File::open(&self.0)?.sync_all()?;
-                Ok(Some(file))
-            }
+            Ok(()) => Ok(Some(file)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(error),
         }
@@ -173,9 +171,21 @@ impl JobFolder {
         let mut file = File::options().write(true).open(&path)?;
         file.seek(SeekFrom::Start(0))?;
         file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&path, self.path("end"))?;
-        File::open(&self.0)?.sync_all()
+        fs::rename(&path, self.path("end"))
+    }
+
+    /// Notes that the job is to wait again when it has ended.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn mark_preempted(&self) -> io::Result<()> {
+        private(&self.path("preempted")).map(|_| ())
+    }
+
+    /// Whether that was noted.
+    #[must_use]
+    pub fn is_preempted(&self) -> bool {
+        self.path("preempted").exists()
     }
 
     /// Says how the job is.

@@ -5,7 +5,9 @@ mod accept;
 mod show;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use margay_core_queue::{End, JobId, Phase, Reason, Scheduler};
@@ -16,7 +18,7 @@ use margay_sys_os::signal::{SIGTERM, take_defaults_in};
 use crate::explain;
 use crate::files::{Found, JobFolder};
 use crate::prepare;
-use crate::store::{Entry, Finish, Store};
+use crate::store::{Entry, FILE, Finish, Store};
 use crate::{log, now_s};
 
 /// How often a supervisor is started for a job that ends before it has claimed it.
@@ -60,6 +62,42 @@ pub struct Head {
     last: JobId,
     /// Something has changed since the last decision.
     is_changed: bool,
+    /// What jobs did was stored and may not be on the disk.
+    is_unwritten: bool,
+}
+
+/// What differs each time that the machine starts.
+fn machine_start() -> Result<String, String> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))
+}
+
+/// Whether the machine has started anew since a head remembered it.
+fn has_restarted(folder: &Path) -> Result<bool, String> {
+    match std::fs::read_to_string(folder.join("machine-start")) {
+        Ok(old) => Ok(old != machine_start()?),
+        // A new queue, or one of an older version, whose folders are on the disk.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(format!(
+            "cannot read {}/machine-start: {error}",
+            folder.display()
+        )),
+    }
+}
+
+fn remember_start(folder: &Path) -> Result<(), String> {
+    let (new, path) = (
+        folder.join("machine-start.new"),
+        folder.join("machine-start"),
+    );
+    let write = || -> io::Result<()> {
+        let mut file = File::create(&new)?;
+        file.write_all(machine_start().map_err(io::Error::other)?.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, &path)?;
+        File::open(folder)?.sync_all()
+    };
+    write().map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 fn is_meant(target: Target, job: JobId, array: Option<JobId>, task: Option<u32>) -> bool {
@@ -75,8 +113,9 @@ impl Head {
     /// # Errors
     /// In words.
     pub fn open(resources: Resources) -> Result<Head, String> {
-        let store = Store::open(&resources.folder.join("queue.db"))?;
+        let store = Store::open(&resources.folder.join(FILE))?;
         let settings = store.settings()?;
+        let has_restarted = has_restarted(&resources.folder)?;
         let scheduler = Scheduler::new(resources.slots, resources.memory_mib, settings);
         let mut head = Head {
             last: store.last()?,
@@ -88,6 +127,7 @@ impl Head {
             finishes: Vec::new(),
             requeues: Vec::new(),
             is_changed: true,
+            is_unwritten: false,
         };
         head.charge_all()?;
         for entry in head.store.live()? {
@@ -101,8 +141,16 @@ impl Head {
             .map(|entry| entry.job.id)
             .collect();
         for id in running {
-            head.look_after(id, 0);
+            match has_restarted {
+                false => head.look_after(id, 0),
+                true => head.look_back(id),
+            }
         }
+        if has_restarted {
+            // Nothing of the time before is looked for again.
+            head.step(&[], now_s())?;
+        }
+        remember_start(&head.resources.folder)?;
         Ok(head)
     }
 
@@ -201,25 +249,23 @@ impl Head {
         Answer::Accepted(accepted)
     }
 
-    /// Starts what can start. Returns whether it has to be tried again later.
+    /// Stores what has ended, and starts what can start: in one change, which is one wait for the
+    /// disk. Returns whether it has to be tried again later.
     pub fn schedule(&mut self) -> bool {
         while self.is_changed {
             self.is_changed = false;
             let now_s = now_s();
             let decision = self.scheduler.decide(now_s);
-            if let Err(text) = self.begin(&decision.start, now_s) {
-                log(&format!("jobs cannot be started: {text}"));
-                self.is_changed = true;
-                return true;
-            }
-            self.preempt(&decision.preempt);
             for (id, dependency) in &decision.never {
                 let note = explain::short(&Reason::Never(*dependency), &|id| self.named(id), now_s);
                 self.end(*id, End::Cancelled, note);
             }
-            if !self.store_ends() {
+            if let Err(text) = self.step(&decision.start, now_s) {
+                log(&format!("what jobs do cannot be stored: {text}"));
+                self.is_changed = true;
                 return true;
             }
+            self.preempt(&decision.preempt);
         }
         false
     }
@@ -229,10 +275,20 @@ impl Head {
         for &id in jobs {
             let supervisor = self.supervisors.get(&id);
             if let Some(process) = supervisor.and_then(|s| s.process.as_ref()) {
+                // A head that comes after this one finds the mark.
+                if let Err(error) = self.folder(id).mark_preempted() {
+                    log(&format!("job {id} cannot be preempted: {error}"));
+                    continue;
+                }
                 self.scheduler.ending(id);
                 process.signal(SIGTERM);
             }
         }
+    }
+
+    /// Whether something was stored since the last call that may not be on the disk.
+    pub fn take_unwritten(&mut self) -> bool {
+        std::mem::take(&mut self.is_unwritten)
     }
 
     /// After how many seconds to decide again, although nothing else happens until then.
@@ -247,18 +303,39 @@ impl Head {
         self.is_changed = true;
     }
 
-    fn begin(&mut self, jobs: &[JobId], now_s: u64) -> Result<(), String> {
-        if jobs.is_empty() {
+    /// Stores all that has happened and that these jobs run, and starts them. When it cannot be
+    /// stored nothing has changed.
+    fn step(&mut self, start: &[JobId], now_s: u64) -> Result<(), String> {
+        let requeues = self.requeues.iter().filter_map(|id| self.entries.get(id));
+        let requeues: Vec<(JobId, u32)> = requeues.map(|e| (e.job.id, e.runs + 1)).collect();
+        if start.is_empty() && requeues.is_empty() && self.finishes.is_empty() {
             return Ok(());
         }
-        self.store.begin(jobs, now_s)?;
-        for &id in jobs {
+        self.store.step(&self.finishes, &requeues, start, now_s)?;
+        self.is_unwritten = true;
+        for (id, _) in std::mem::take(&mut self.finishes) {
+            let folder = self.folder(id);
+            if let Some(entry) = self.entries.remove(&id)
+                && matches!(entry.job.phase, Phase::Running(_))
+            {
+                folder.remove();
+            }
+        }
+        self.requeues.clear();
+        for (id, runs) in requeues {
+            self.folder(id).remove();
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.job.phase = Phase::Waiting;
+                entry.runs = runs;
+            }
+        }
+        for &id in start {
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.job.phase = Phase::Running(now_s);
             }
             self.scheduler.start(id, now_s);
         }
-        for &id in jobs {
+        for &id in start {
             self.start(id, 0);
         }
         Ok(())
@@ -311,9 +388,9 @@ impl Head {
                 };
                 self.supervisors.remove(&id);
                 if self.runs_again(id, finish.end) {
-                    self.requeues.push(id);
+                    self.requeue(id);
                 } else {
-                    self.finishes.push((id, finish));
+                    self.finish(id, finish);
                 }
             }
             Ok(Found::Supervised(pid)) => {
@@ -331,7 +408,7 @@ impl Head {
             }
             Ok(Found::Abandoned) if self.runs_again(id, End::Lost) => {
                 self.supervisors.remove(&id);
-                self.requeues.push(id);
+                self.requeue(id);
             }
             Ok(Found::Abandoned) => {
                 let note = "what watched over it was killed, or the machine went down";
@@ -350,13 +427,22 @@ impl Head {
             return false;
         };
         let wishes = match end {
-            // Nobody wished its end: it was preempted.
-            End::Cancelled => return true,
+            End::Cancelled => return self.folder(id).is_preempted(),
             End::Lost | End::NotStarted => entry.is_requeued,
             End::Exit(code) => entry.requeue_codes.contains(&code),
             End::Signal(_) | End::TimeLimit => false,
         };
         wishes && entry.runs < MOST_RUNS
+    }
+
+    /// Looks at a job that ran when the machine went down. What its supervisor wrote may be lost,
+    /// as it did not wait for the disk: so it never counts as not begun.
+    fn look_back(&mut self, id: JobId) {
+        match self.folder(id).look() {
+            Ok(Found::Ended(_)) => self.look_after(id, 0),
+            _ if self.runs_again(id, End::Lost) => self.requeue(id),
+            _ => self.end(id, End::Lost, "the machine went down".into()),
+        }
     }
 
     fn end(&mut self, id: JobId, end: End, note: String) {
@@ -367,7 +453,24 @@ impl Head {
             usage: Usage::default(),
             note,
         };
+        self.finish(id, finish);
+    }
+
+    /// Its room is free from now on; others start when its end is stored with them.
+    fn finish(&mut self, id: JobId, finish: Finish) {
+        // An end that waits to be stored stays the first one.
+        if self.scheduler.job(id).is_none() {
+            return;
+        }
+        self.scheduler.end(id, finish.end, finish.ended);
         self.finishes.push((id, finish));
+        self.is_changed = true;
+    }
+
+    fn requeue(&mut self, id: JobId) {
+        self.scheduler.requeue(id, now_s());
+        self.requeues.push(id);
+        self.is_changed = true;
     }
 
     /// Takes note of jobs that have ended. Returns whether it has to be tried again later.
@@ -381,57 +484,7 @@ impl Head {
         for (id, tries) in gone {
             self.look_after(id, tries);
         }
-        let is_stored = self.store_ends();
-        let is_blind = self.supervisors.values().any(|s| s.process.is_none());
-        !is_stored || is_blind
-    }
-
-    /// Stores the ends that are known; returns whether all are stored.
-    fn store_ends(&mut self) -> bool {
-        if !self.store_requeues() {
-            return false;
-        }
-        if self.finishes.is_empty() {
-            return true;
-        }
-        if let Err(text) = self.store.finish(&self.finishes) {
-            log(&format!("ends of jobs cannot be stored: {text}"));
-            return false;
-        }
-        for (id, finish) in std::mem::take(&mut self.finishes) {
-            let folder = self.folder(id);
-            if let Some(entry) = self.entries.remove(&id)
-                && matches!(entry.job.phase, Phase::Running(_))
-            {
-                folder.remove();
-            }
-            self.scheduler.end(id, finish.end, finish.ended);
-        }
-        self.is_changed = true;
-        true
-    }
-
-    fn store_requeues(&mut self) -> bool {
-        if self.requeues.is_empty() {
-            return true;
-        }
-        let entries = self.requeues.iter().filter_map(|id| self.entries.get(id));
-        let runs: Vec<(JobId, u32)> = entries.map(|e| (e.job.id, e.runs + 1)).collect();
-        if let Err(text) = self.store.requeue(&runs) {
-            log(&format!("jobs cannot be put back into the queue: {text}"));
-            return false;
-        }
-        self.requeues.clear();
-        for (id, runs) in runs {
-            self.folder(id).remove();
-            self.scheduler.requeue(id, now_s());
-            if let Some(entry) = self.entries.get_mut(&id) {
-                entry.job.phase = Phase::Waiting;
-                entry.runs = runs;
-            }
-        }
-        self.is_changed = true;
-        true
+        self.supervisors.values().any(|s| s.process.is_none())
     }
 
     /// The handles of the supervisors.
@@ -452,11 +505,14 @@ impl Head {
         let mut found = Vec::new();
         for &target in targets {
             let before = found.len();
+            // The tasks of an array follow each other.
+            let of_it = self.entries.range(target.job..).take_while(|(id, entry)| {
+                **id == target.job || entry.job.array == Some(target.job)
+            });
             found.extend(
-                self.entries
-                    .values()
-                    .filter(|e| is_meant(target, e.job.id, e.job.array, e.task))
-                    .map(|entry| entry.job.id),
+                of_it
+                    .filter(|(_, e)| is_meant(target, e.job.id, e.job.array, e.task))
+                    .map(|(id, _)| *id),
             );
             if found.len() == before && self.ended_rows(target)?.is_empty() {
                 return Err(format!("there is no job {target}; see margay queue --all"));
@@ -508,8 +564,8 @@ impl Head {
             }
             self.entries.insert(id, entry);
         }
-        self.store_ends();
         self.is_changed = true;
+        self.schedule();
         Ok(match jobs.len() {
             0 => "no job waits or runs\n".into(),
             _ => String::new(),

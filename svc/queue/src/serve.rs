@@ -7,7 +7,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use margay_svc_queue_wire::{Answer, MOST_BYTES, Place, READY, Request, read, write};
@@ -18,6 +18,7 @@ use margay_sys_os::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SignalFd, SignalSe
 use margay_sys_os::{cpu, memory};
 
 use crate::head::{Head, Resources};
+use crate::store;
 
 /// Commands that are served at the same time; those that wait for jobs are among them.
 const MOST_COMMANDS: usize = 512;
@@ -30,6 +31,9 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// How often the clock is looked at while something waits for a time.
 const CLOCK: Duration = Duration::from_secs(60);
+
+/// How long what jobs do is gathered before the log is written to the disk.
+const GATHERED: Duration = Duration::from_millis(20);
 
 /// How often a command that waits for jobs looks whether somebody still listens.
 const LISTENS: Duration = Duration::from_millis(500);
@@ -170,6 +174,12 @@ fn lock(folder: &Path) -> Result<File, String> {
 
 /// Serves commands and looks after jobs until it is the end.
 fn attend(service: &Arc<Service>, waits: &mut Waits) {
+    let (unwritten, gathered) = mpsc::sync_channel(1);
+    let log = store::log_of(&waits.place.folder.join(store::FILE));
+    let write_out = move || write_out(&gathered, &log);
+    if let Err(error) = std::thread::Builder::new().spawn(write_out) {
+        crate::log(&format!("the store is not written out at once: {error}"));
+    }
     let mut poll = PollSet::default();
     let mut bytes = [0; 256];
     loop {
@@ -183,6 +193,10 @@ fn attend(service: &Arc<Service>, waits: &mut Waits) {
             let is_unstarted = head.schedule();
             // A supervisor that is watched may be reaped: its handle still says that it has ended.
             while let Reaped::Child(..) = reap() {}
+            if head.take_unwritten() {
+                // When it is full the thread has not begun to write yet.
+                let _ = unwritten.try_send(());
+            }
             for process in head.processes() {
                 poll.add_readable(process.as_fd());
             }
@@ -219,6 +233,21 @@ fn attend(service: &Arc<Service>, waits: &mut Waits) {
                 // Without a free descriptor: some are free when a command has ended.
                 Err(_) => std::thread::sleep(RETRY / 10),
             }
+        }
+    }
+}
+
+/// Writes the store's log to the disk after changes that did not wait for it.
+fn write_out(gathered: &mpsc::Receiver<()>, log: &Path) {
+    while gathered.recv().is_ok() {
+        std::thread::sleep(GATHERED);
+        let _ = gathered.try_recv();
+        // A log that is not there has become part of the store.
+        let written = File::open(log).and_then(|log| log.sync_data());
+        if let Err(error) = written.as_ref()
+            && error.kind() != ErrorKind::NotFound
+        {
+            crate::log(&format!("the store cannot be written out: {error}"));
         }
     }
 }

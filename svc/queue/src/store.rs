@@ -1,4 +1,6 @@
-//! The store: SQLite with a write-ahead log. A change is on the disk when its function returns.
+//! The store: SQLite with a write-ahead log. A change by users is on the disk when its function
+//! returns. What jobs do ([`Store::step`]) is with the system then, which is enough when this
+//! process is killed, and on the disk a moment later: who calls writes the log out ([`log_of`]).
 //!
 //! | table | what a row is |
 //! | --- | --- |
@@ -7,11 +9,14 @@
 //! | `jobs` | a job, or a task of an array: what the scheduler asks, and how it went |
 //! | `settings` | one row: the rules that were set, as JSON |
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use margay_core_queue::{End, Job, JobId, Phase, Scheduler, Settings};
 use margay_svc_queue_wire::{JobRow, Order, Shared, Usage};
 use rusqlite::{Connection, ErrorCode, Row, params};
+
+/// The store's file in the queue's folder.
+pub const FILE: &str = "queue.db";
 
 /// The version of the tables.
 const VERSION: i64 = 2;
@@ -141,6 +146,14 @@ struct More {
     requeue_codes: Vec<i32>,
 }
 
+/// The write-ahead log of a store.
+#[must_use]
+pub fn log_of(store: &Path) -> PathBuf {
+    let mut name = store.as_os_str().to_owned();
+    name.push("-wal");
+    PathBuf::from(name)
+}
+
 /// The open store.
 #[derive(Debug)]
 pub struct Store {
@@ -173,7 +186,7 @@ impl Store {
             let connection = Connection::open(path)?;
             // Nobody else may write, so nothing is waited for.
             connection
-                .execute_batch("PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = FULL;")?;
+                .execute_batch("PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = NORMAL;")?;
             let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
             Ok((connection, version))
         };
@@ -219,6 +232,7 @@ impl Store {
         entries: &mut [Vec<Entry>],
     ) -> Result<(), String> {
         let shared = json(shared)?;
+        self.wait_for_disk(true)?;
         let mut store = || -> Result<(), String> {
             let change = self.connection.transaction().map_err(failed)?;
             change
@@ -260,35 +274,30 @@ impl Store {
             }
             change.commit().map_err(failed)
         };
-        store()
+        let stored = store();
+        self.wait_for_disk(false)?;
+        stored
     }
 
-    /// Stores that jobs run, before they are started.
+    /// Whether changes from now on are on the disk when they are made.
+    fn wait_for_disk(&self, is: bool) -> Result<(), String> {
+        let level = if is { "FULL" } else { "NORMAL" };
+        let set = self.connection.pragma_update(None, "synchronous", level);
+        set.map_err(failed)
+    }
+
+    /// Stores in one change that jobs have ended, that others wait again for their next run, and
+    /// that others run, before they are started.
     ///
     /// # Errors
     /// In words; nothing is stored then.
-    pub fn begin(&mut self, jobs: &[JobId], now_s: u64) -> Result<(), String> {
-        let mut store = || -> rusqlite::Result<()> {
-            let change = self.connection.transaction()?;
-            for id in jobs {
-                change
-                    .prepare_cached("UPDATE jobs SET phase = ?2, started = ?3 WHERE id = ?1")?
-                    .execute(params![
-                        *id as i64,
-                        phase_text(Phase::Running(now_s)),
-                        now_s as i64
-                    ])?;
-            }
-            change.commit()
-        };
-        store().map_err(failed)
-    }
-
-    /// Stores that jobs have ended.
-    ///
-    /// # Errors
-    /// In words; nothing is stored then.
-    pub fn finish(&mut self, finishes: &[(JobId, Finish)]) -> Result<(), String> {
+    pub fn step(
+        &mut self,
+        finishes: &[(JobId, Finish)],
+        requeues: &[(JobId, u32)],
+        begins: &[JobId],
+        now_s: u64,
+    ) -> Result<(), String> {
         let mut store = || -> rusqlite::Result<()> {
             let change = self.connection.transaction()?;
             for (id, finish) in finishes {
@@ -306,24 +315,21 @@ impl Store {
                         finish.note,
                     ])?;
             }
-            change.commit()
-        };
-        store().map_err(failed)
-    }
-
-    /// Stores that running jobs wait again, for their next run.
-    ///
-    /// # Errors
-    /// In words; nothing is stored then.
-    pub fn requeue(&mut self, jobs: &[(JobId, u32)]) -> Result<(), String> {
-        let mut store = || -> rusqlite::Result<()> {
-            let change = self.connection.transaction()?;
-            for (id, runs) in jobs {
+            for (id, runs) in requeues {
                 change
                     .prepare_cached(
                         "UPDATE jobs SET phase = ?2, runs = ?3, started = NULL WHERE id = ?1",
                     )?
                     .execute(params![*id as i64, phase_text(Phase::Waiting), runs])?;
+            }
+            for id in begins {
+                change
+                    .prepare_cached("UPDATE jobs SET phase = ?2, started = ?3 WHERE id = ?1")?
+                    .execute(params![
+                        *id as i64,
+                        phase_text(Phase::Running(now_s)),
+                        now_s as i64
+                    ])?;
             }
             change.commit()
         };
@@ -354,10 +360,12 @@ impl Store {
     /// In words; nothing is stored then.
     pub fn set(&mut self, settings: &Settings) -> Result<(), String> {
         let text = json(settings)?;
+        self.wait_for_disk(true)?;
         let stored = self.connection.execute(
             "INSERT OR REPLACE INTO settings (id, text) VALUES (1, ?1)",
             [text],
         );
+        self.wait_for_disk(false)?;
         stored.map(|_| ()).map_err(failed)
     }
 
@@ -366,6 +374,13 @@ impl Store {
     /// # Errors
     /// In words; nothing is stored then.
     pub fn change(&mut self, entries: &[Entry]) -> Result<(), String> {
+        self.wait_for_disk(true)?;
+        let stored = self.change_now(entries);
+        self.wait_for_disk(false)?;
+        stored
+    }
+
+    fn change_now(&mut self, entries: &[Entry]) -> Result<(), String> {
         let change = self.connection.transaction().map_err(failed)?;
         for entry in entries {
             let fixed = fixed(entry)?;

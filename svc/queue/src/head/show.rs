@@ -34,7 +34,7 @@ impl Head {
         let now_s = now_s();
         let reasons: HashMap<JobId, Reason> = match live.is_empty() {
             true => HashMap::new(),
-            false => self.scheduler.reasons(now_s).reasons.into_iter().collect(),
+            false => self.reasons_of(&live, now_s),
         };
         let note = |entry: &Entry| match reasons.get(&entry.job.id) {
             _ if entry.is_cancelled => "is being cancelled".to_owned(),
@@ -55,8 +55,7 @@ impl Head {
     pub fn explain(&mut self, target: Target) -> Result<String, String> {
         let now_s = now_s();
         let live = self.live(&[target])?;
-        let reasons: HashMap<JobId, Reason> =
-            self.scheduler.reasons(now_s).reasons.into_iter().collect();
+        let reasons = self.reasons_of(&live, now_s);
         let mut text = String::new();
         for (place, id) in live.into_iter().enumerate() {
             let Some(entry) = self.entries.get(&id) else {
@@ -88,6 +87,16 @@ impl Head {
             text += &format!("job {} has ended ({state}){note}\n", row.shown);
         }
         Ok(text)
+    }
+
+    fn reasons_of(&mut self, jobs: &[JobId], now_s: u64) -> HashMap<JobId, Reason> {
+        let decision = if jobs.len() == self.entries.len() {
+            self.scheduler.reasons(now_s)
+        } else {
+            let jobs = jobs.iter().copied().collect();
+            self.scheduler.reasons_of(&jobs, now_s)
+        };
+        decision.reasons.into_iter().collect()
     }
 
     /// What stands before a job, when it is expected to start, and what would let it start now.
@@ -160,16 +169,15 @@ impl Head {
     /// The machine and how much of it is used.
     #[must_use]
     pub fn machine(&self) -> Machine {
-        let running = || {
-            let entries = self.entries.values();
-            entries.filter(|e| matches!(e.job.phase, Phase::Running(_)))
-        };
         Machine {
             host: self.resources.host.clone(),
             slots: self.resources.slots,
-            used: running().map(|entry| entry.job.slots).sum(),
-            running: running().count(),
-            waiting: self.entries.len() - running().count(),
+            used: self.scheduler.running().map(|job| job.slots).sum(),
+            running: self.scheduler.running().count(),
+            waiting: self
+                .entries
+                .len()
+                .saturating_sub(self.scheduler.running().count()),
             head: std::process::id(),
         }
     }
