@@ -105,21 +105,14 @@ impl Checker {
         if record.phase == Phase::Before && !self.processes[process].is_known {
             return;
         }
-        if self.processes[process].is_finalized {
-            let rank = self.processes[process].rank;
-            self.report(
-                Finding::new(Kind::CallOrder)
-                    .say(format!("rank {rank}: "))
-                    .call(&call)
-                    .say(" after MPI_Finalize; call it before"),
-            );
-            return;
-        }
         let sort = sort(&record.name);
         let mut running = Running {
             call: call.clone(),
             items: record.items.clone(),
-            problem: self.problem(process, record, &call, sort),
+            problem: match self.processes[process].is_finalized {
+                true => Some(self.after_finalize(process, &call)),
+                false => self.problem(process, record, &call, sort),
+            },
             collective: None,
             posted: Vec::new(),
         };
@@ -168,6 +161,15 @@ impl Checker {
             own.is_multithreaded = true;
         }
         own.running.insert(record.thread, running);
+    }
+
+    /// A call after `MPI_Finalize`. In a session it is right, and then it returns.
+    fn after_finalize(&self, process: usize, call: &Call) -> Finding {
+        let rank = self.processes[process].rank;
+        Finding::new(Kind::CallOrder)
+            .say(format!("rank {rank}: "))
+            .call(call)
+            .say(" after MPI_Finalize; call it before")
     }
 
     /// What is wrong with a call before it is made.
@@ -258,9 +260,10 @@ impl Checker {
                 "MPI_Start" | "MPI_Startall" => self.start(process, record),
                 "MPI_Pready" => self.ready(process, record, 1),
                 "MPI_Pready_range" => self.ready(process, record, 2),
-                "MPI_Request_free" => self
-                    .frees_request(process, record)
-                    .inspect(|f| self.report(f.clone())),
+                "MPI_Request_free" => {
+                    self.frees_request(process, record);
+                    None
+                }
                 "MPI_Probe" | "MPI_Mprobe" => self.wrong_peer(
                     process,
                     call,
@@ -381,7 +384,7 @@ impl Checker {
         }
         if let Some(problem) = running.as_ref().and_then(|r| r.problem.clone())
             && record.code == 0
-            && !matches!(record.name.as_str(), "MPI_Request_free")
+            && !self.processes[process].is_finalized
             && sort != Sort::Complete
         {
             self.report(problem);
@@ -396,6 +399,10 @@ impl Checker {
             return;
         };
         if record.code != 0 {
+            if record.name.starts_with("MPI_Pready") {
+                // Which partitions are ready now is not known.
+                self.forget_requests(process, &running);
+            }
             for _ in &running.posted {
                 self.lose_track(process, running_comm(&running));
             }
@@ -542,7 +549,9 @@ impl Checker {
             "MPI_Psend_init" | "MPI_Precv_init" => {
                 return self.new_request(process, record, running);
             }
-            "MPI_Comm_create_group" | "MPI_Comm_create_from_group" => {
+            // One of a session may be freed after MPI_Finalize.
+            "MPI_Comm_create_from_group" => return self.new_comm(process, record, None),
+            "MPI_Comm_create_group" => {
                 self.new_comm(process, record, None);
                 Object::Comm
             }

@@ -29,7 +29,7 @@ pub struct Checker {
     findings: Vec<Finding>,
     /// Records that wait are handled all the same: nothing more will come.
     is_over: bool,
-    world: Option<usize>,
+    pub(crate) world: Option<usize>,
 }
 
 impl Checker {
@@ -88,7 +88,7 @@ impl Checker {
         } else {
             self.stuck();
         }
-        self.incomplete_collectives();
+        self.incomplete_collectives(is_good);
         let silent = (self.processes.iter())
             .filter(|p| p.is_initialized && !p.is_finalized && is_good)
             .map(|p| (p.rank, p.last.clone()));

@@ -195,9 +195,18 @@ impl Checker {
     }
 
     /// The collective calls that some members have made and others have not.
-    pub(crate) fn incomplete_collectives(&mut self) {
+    pub(crate) fn incomplete_collectives(&mut self, is_good: bool) {
         let mut found = Vec::new();
-        for comm in &self.comms {
+        // Of a job that ended well all ranks have come to the calls that wait for them; what they
+        // have not come to is certain where the members are.
+        let world = self.world.filter(|_| is_good);
+        let is_looked_at = |id: usize| world.is_none_or(|world| world == id);
+        for (_, comm) in self
+            .comms
+            .iter()
+            .enumerate()
+            .filter(|(id, _)| is_looked_at(*id))
+        {
             let all = comm.members.len();
             // What a rank has not freed is said of the rank itself.
             let is_said = |slot: &Slot| slot.calls[0].name == "MPI_Comm_free";

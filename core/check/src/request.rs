@@ -2,7 +2,7 @@
 
 use crate::checker::Checker;
 use crate::finding::{Finding, Kind};
-use crate::record::Record;
+use crate::record::{Item, Record};
 use crate::state::*;
 
 impl Checker {
@@ -33,7 +33,6 @@ impl Checker {
             partitions,
             ready: Vec::new(),
             was_started: false,
-            is_send: name.contains("send"),
         };
         self.processes[process].requests.insert(handle, request);
     }
@@ -151,6 +150,9 @@ impl Checker {
             if let Some(place) = request.collective {
                 self.end_collective(process, place);
             }
+            if request.call.name.starts_with("MPI_R") {
+                self.access_done(process, &request.call);
+            }
             let own = &mut self.processes[process];
             own.uses.retain(|u| u.until != Until::Request(*handle));
             match own.requests.get_mut(handle) {
@@ -184,25 +186,30 @@ impl Checker {
         })
     }
 
-    /// A request is freed.
-    pub(crate) fn frees_request(&mut self, process: usize, record: &Record) -> Option<Finding> {
-        let handle = record.list(0).first().map(|h| *h as u64)?;
+    /// A request is freed. One that is active goes on, and nobody learns when it is over.
+    pub(crate) fn frees_request(&mut self, process: usize, record: &Record) {
+        let Some(handle) = record.list(0).first().map(|h| *h as u64) else {
+            return;
+        };
         let own = &mut self.processes[process];
-        let request = own.requests.remove(&handle)?;
+        let Some(request) = own.requests.remove(&handle) else {
+            return;
+        };
         own.uses.retain(|u| u.until != Until::Request(handle));
         if request.is_active && request.posted.is_some() {
             self.lose_track(process, comm_of(&request));
         }
-        let call = self.processes[process].call(process, &record.name, record.site);
-        let is_lost = request.is_active && !request.is_send;
-        is_lost.then(|| {
-            Finding::new(Kind::Request)
-                .say(format!("rank {}: ", self.processes[process].rank))
-                .call(&call)
-                .say(" frees an active request of ")
-                .call(&request.call)
-                .say(", so nobody learns when it is over; wait for it")
-        })
+    }
+
+    /// Nothing more is known of the requests of a call.
+    pub(crate) fn forget_requests(&mut self, process: usize, running: &Running) {
+        for item in &running.items {
+            if let Item::List(handles) = item {
+                for handle in handles {
+                    self.processes[process].requests.remove(&(*handle as u64));
+                }
+            }
+        }
     }
 
     /// A partition is marked as ready.

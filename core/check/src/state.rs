@@ -89,7 +89,6 @@ pub struct Request {
     /// Of a partitioned send: which partitions are ready.
     pub ready: Vec<bool>,
     pub was_started: bool,
-    pub is_send: bool,
 }
 
 /// Memory that a call uses until something completes it.

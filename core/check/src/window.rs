@@ -287,6 +287,21 @@ impl Checker {
         }
     }
 
+    /// The request of an access is done: its memory is free. What it got it has; what it put may
+    /// still be on its way.
+    pub(crate) fn access_done(&mut self, process: usize, call: &Call) {
+        self.processes[process].uses.retain(|u| u.call != *call);
+        let now: Moment = self.processes[process].moment.as_slice().into();
+        if !call.name.contains("get") {
+            return;
+        }
+        for access in self.windows.iter_mut().flat_map(|w| &mut w.accesses) {
+            if access.process == process && access.call == *call && access.ended.is_none() {
+                access.ended = Some(now.clone());
+            }
+        }
+    }
+
     /// A window is about to be freed.
     pub(crate) fn frees_window(&mut self, process: usize, record: &Record) -> Option<Finding> {
         let call = self.processes[process].call(process, &record.name, record.site);
