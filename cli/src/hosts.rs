@@ -65,6 +65,7 @@ impl HostList {
             list: self.places(per_host),
             shell,
             ports,
+            encrypts: false,
         }
     }
 

@@ -220,7 +220,11 @@ fn on_hosts(
                 "-launcher-exec: it names no command; write: -launcher-exec 'ssh -x'".into(),
             );
         }
-        job.hosts = Some(list.hosts(per_host, shell, options.ports));
+        let hosts = list.hosts(per_host, shell, options.ports);
+        job.hosts = Some(Hosts {
+            encrypts: options.encrypt,
+            ..hosts
+        });
         let is_only = job.programs.is_empty();
         options.ranks = options.ranks.or(is_only.then(|| list.ranks(0, per_host)));
     }

@@ -35,19 +35,31 @@ fn table(job: &JobView) -> Vec<String> {
         job_size(job.ranks, job.cores, job.running_s),
     ];
     lines.extend(job.findings.iter().cloned());
+    // Of a job on several hosts, with a column for these.
+    let hosts = job.rank.iter().filter_map(|rank| rank.host.as_deref());
+    let width = hosts.map(|host| host.chars().count().max(4)).max();
+    let on_host = |host: &str| width.map_or_else(String::new, |width| format!(" {host:<width$}"));
     lines.push(format!(
-        "{:>5} {:>8} {:>5} {:>6}  {}",
-        "RANK", "PID", "CORE", "CPU%", "STATE"
+        "{:>5}{} {:>8} {:>5} {:>6}  {}",
+        "RANK",
+        on_host("HOST"),
+        "PID",
+        "CORE",
+        "CPU%",
+        "STATE"
     ));
     for rank in &job.rank {
-        lines.push(rank_line(rank));
+        lines.push(rank_line(
+            rank,
+            &on_host(rank.host.as_deref().unwrap_or("")),
+        ));
         let teams = rank.threads.iter().flat_map(threads_view::team_text);
         lines.extend(teams.map(|line| format!("{BELOW_RANK}{line}")));
     }
     lines
 }
 
-fn rank_line(rank: &RankView) -> String {
+fn rank_line(rank: &RankView, host: &str) -> String {
     let core = match (rank.bound_core, rank.last_core) {
         (Some(core), _) => core.to_string(),
         (None, Some(core)) => format!("({core})"),
@@ -67,7 +79,7 @@ fn rank_line(rank: &RankView) -> String {
         (State::Finished, _) => "finished".into(),
     };
     format!(
-        "{:>5} {:>8} {:>5} {:>6.1}  {state}",
+        "{:>5}{host} {:>8} {:>5} {:>6.1}  {state}",
         rank.rank, rank.pid, core, rank.cpu_percent
     )
 }
@@ -82,6 +94,7 @@ mod tests {
     fn the_table_names_job_ranks_and_findings() {
         let rank = |rank, state, waiting| RankView {
             rank,
+            host: None,
             pid: 100 + rank,
             bound_core: (rank == 0).then_some(3),
             last_core: Some(1),

@@ -201,6 +201,10 @@ pub struct RunOptions {
     #[arg(long = "launcher-exec", aliases = ["bootstrap-exec"], env = "MARGAY_RSH", value_name = "COMMAND", hide_env_values = true)]
     pub remote_shell: Option<String>,
 
+    /// Encrypt what the ranks send from host to host
+    #[arg(long)]
+    pub encrypt: bool,
+
     /// The ports at which ranks on several hosts listen for each other, for firewalls; each host
     /// needs one for each of its ranks [default: any]
     #[arg(long = "port-range", value_name = "FIRST:LAST", value_parser = port_range)]

@@ -178,6 +178,52 @@ fn what_works_on_one_host_works_on_several() {
     }
 }
 
+/// What is sent is the same when it is encrypted on its way.
+#[test]
+fn packets_between_hosts_may_be_encrypted() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let built = Built::mpi("mpi/hosts.c");
+    let words = hosts.mpiexec("-encrypt -ppn 2").and(built.path()).and("2");
+    let said = words.succeed(110);
+    assert_eq!(said.matches("is content").count(), 4, "{said}");
+}
+
+/// Each rank waits for one of the next host: what no host sees alone is reported with all ranks,
+/// and shown in one view.
+#[test]
+fn a_deadlock_across_hosts_is_found_and_all_ranks_are_in_one_view() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let built = Built::mpi("why/stands.c");
+    let words = hosts.mpiexec("-deadlock end -ppn 2");
+    let mut job = Job::start(&words.and(built.path()).and("circle"), 100);
+    job.until("ready", 4);
+    let number = job.pid().to_string();
+    let view = |program: &str, arguments: &str| {
+        let words = Words::default().and(stage().join("bin").join(program));
+        words.and_all(arguments).succeed(30)
+    };
+    // Agents report once a second.
+    let began = Instant::now();
+    let jobs = loop {
+        let jobs = view("showmesh", "--json");
+        if jobs.matches("\"call\": \"MPI_Recv\"").count() >= 4
+            || began.elapsed() > Duration::from_secs(30)
+        {
+            break jobs;
+        }
+    };
+    for host in 1..=2 {
+        let place = format!("\"host\": \"{}\"", hosts.name(host));
+        assert_eq!(jobs.matches(&place).count(), 2, "{jobs}");
+    }
+    let why = view("margay", &format!("why {number}"));
+    assert!(why.contains("deadlock: 0 → 1 → 2 → 3 → 0"), "{why}");
+    let end = ended(job);
+    assert_eq!(end.status.code(), Some(1), "{}", end.err);
+    let found = "deadlock: 0 → 1 → 2 → 3 → 0";
+    assert_eq!(end.err.matches(found).count(), 1, "{}", end.err);
+}
+
 /// Blocks of ranks on hosts, equal and unequal ones, and ranks that are dealt out in turn.
 #[test]
 fn collectives_that_are_divided_by_hosts_give_what_they_must() {
@@ -423,6 +469,29 @@ fn a_cut_cable_is_reported_and_ends_the_job() {
     assert!(end.err.contains(&hosts.name(2)), "{}", end.err);
     // The ranks' connection is lost after 8 s; the machine may do other things, too.
     assert!(cut.elapsed() < Duration::from_secs(40), "{}", end.err);
+}
+
+/// Where the ranks go on without those that die, they go on without a host, too: without one whose
+/// agent is gone, and one whose cable is cut.
+#[test]
+fn the_ranks_of_other_hosts_go_on_when_a_host_is_lost() {
+    let built = Built::mpi("mpi/hosts_recover.c");
+    for cuts in [false, true] {
+        let Some(hosts) = Hosts::make(3) else { return };
+        let words = hosts.mpiexec("-continue-on-failure -ppn 2");
+        let mut job = Job::start(&words.and(built.path()), 100);
+        job.until("running", 6);
+        if cuts {
+            assert!(hosts.works("ip -n @s link set @p2 down"));
+        } else {
+            send("KILL", descendants_named(job.pid(), "margay-agent")[1]);
+        }
+        job.until("4 are left", 1);
+        let end = ended(job);
+        assert_eq!(end.status.code(), Some(137), "{}", end.err);
+        assert!(end.err.contains(&hosts.name(2)), "{}", end.err);
+        assert!(end.err.contains("SIGKILL"), "{}", end.err);
+    }
 }
 
 /// Strangers at the ports at which ranks listen: garbage, half a greeting, and nothing at all.

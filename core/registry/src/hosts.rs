@@ -2,19 +2,23 @@
 //! is and at which port it listens, and the secret that the ranks prove to each other.
 //!
 //! It is one note of rank 0, which whoever starts the ranks of a host makes there before the first
-//! of them starts. A job on one host has none. All of it is written once, but for the last word of
-//! each rank.
+//! of them starts. A job on one host has none. All of it is written once, but for the last three
+//! words of each rank. Reports are entered where the job is looked at as a whole: at the launcher's
+//! host.
 //!
 //! ```text
 //! word 0      number of hosts | number of ranks << 32
 //! word 1..5   the secret, 32 bytes
-//! word 5      this host
+//! word 5      this host | 1 << 32 where packets between hosts are encrypted
 //! per host    8 words: its name, NUL-padded
 //!             1 word:  number of its addresses
 //!             8 x 2 words: addresses as IPv6, those of IPv4 as ::ffff:a.b.c.d
 //!             1 word:  a number that only hosts with the same cores have in common
 //! per rank    1 word: host | port << 32
 //!             1 word: 0, or 1 + the rank to which the link is lost | error number << 32
+//!             1 word: what its host has reported: process | what it does << 32 | at rest << 40
+//!                     | computes << 41
+//!             1 word: CPU time in milliseconds | core << 48
 //! ```
 
 use core::net::{IpAddr, Ipv6Addr};
@@ -34,7 +38,7 @@ const FIRST: usize = 6;
 const NAME: usize = NAME_BYTES / 8;
 const CORES: usize = NAME + 1 + 2 * MOST_ADDRESSES;
 const PER_HOST: usize = CORES + 1;
-const PER_RANK: usize = 2;
+const PER_RANK: usize = 4;
 
 /// The number of bytes of a job's secret.
 pub const SECRET: usize = 32;
@@ -59,6 +63,23 @@ pub struct Location {
     pub port: u16,
 }
 
+/// What the host of a rank has reported of its process to another host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The process, by its number there; 0 where nothing has been reported.
+    pub pid: u32,
+    /// What it does, by a number that only those who report and who show it need to know.
+    pub activity: u8,
+    /// It goes on only when one of its waits ends.
+    pub is_at_rest: bool,
+    /// A thread that does not wait in the library runs.
+    pub computes: bool,
+    /// CPU time that it has used, in milliseconds.
+    pub cpu_ms: u64,
+    /// The core that it ran on last.
+    pub core: u16,
+}
+
 /// Words of the table of a job.
 #[must_use]
 pub fn words(hosts: usize, ranks: usize) -> usize {
@@ -81,7 +102,7 @@ impl<'a> Table<'a> {
     pub fn write(
         note: &'a [AtomicU64],
         secret: &[u8; SECRET],
-        here: u32,
+        (here, encrypts): (u32, bool),
         hosts: &[Host],
         locations: &[Location],
     ) -> Table<'a> {
@@ -89,7 +110,7 @@ impl<'a> Table<'a> {
         for (at, word) in (1..).zip(eights(secret)) {
             put(at, word);
         }
-        put(5, here.into());
+        put(5, u64::from(here) | u64::from(encrypts) << 32);
         for (host, at) in hosts.iter().zip((FIRST..).step_by(PER_HOST)) {
             let mut name = [0; NAME_BYTES];
             let used = host.name.len().min(NAME_BYTES);
@@ -155,6 +176,12 @@ impl<'a> Table<'a> {
     #[must_use]
     pub fn here(&self) -> u32 {
         self.word(5) as u32
+    }
+
+    /// Whether packets between hosts are encrypted.
+    #[must_use]
+    pub fn encrypts(&self) -> bool {
+        self.word(5) >> 32 & 1 != 0
     }
 
     /// The job's secret.
@@ -225,8 +252,8 @@ impl<'a> Table<'a> {
         sharing.count() as u32
     }
 
-    /// Enters that a rank cannot reach another one any more, and why. Only the first loss of a rank
-    /// counts.
+    /// Enters that a rank cannot reach another one any more, and why. Until that is taken, only the
+    /// first loss of a rank counts.
     pub fn lose_link(&self, rank: u32, to: u32, errno: i32) {
         if let Some(at) = self.rank_at(rank) {
             let word = (u64::from(to) + 1) | u64::from(errno as u32) << 32;
@@ -235,11 +262,46 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Which rank a rank cannot reach any more, and the system's number for the reason.
+    /// Enters what the host of a rank has reported.
+    pub fn report(&self, rank: u32, report: &Report) {
+        let Some(first) = self.rank_at(rank) else {
+            return;
+        };
+        let at = first + rank as usize * PER_RANK + 2;
+        let word = u64::from(report.pid)
+            | u64::from(report.activity) << 32
+            | u64::from(report.is_at_rest) << 40
+            | u64::from(report.computes) << 41;
+        let cpu = report.cpu_ms & ((1 << 48) - 1) | u64::from(report.core) << 48;
+        self.words[at + 1].store(cpu, Ordering::Relaxed);
+        self.words[at].store(word, Ordering::Release);
+    }
+
+    /// What the host of a rank has reported; none where the rank is on this host.
     #[must_use]
-    pub fn lost_link(&self, rank: u32) -> Option<(u32, i32)> {
-        let at = self.rank_at(rank)? + rank as usize * PER_RANK + 1;
+    pub fn reported(&self, rank: u32) -> Option<Report> {
+        if self.location(rank)?.host == self.here() {
+            return None;
+        }
+        let at = self.rank_at(rank)? + rank as usize * PER_RANK + 2;
         let word = self.words[at].load(Ordering::Acquire);
+        let cpu = self.word(at + 1);
+        Some(Report {
+            pid: word as u32,
+            activity: (word >> 32) as u8,
+            is_at_rest: word >> 40 & 1 != 0,
+            computes: word >> 41 & 1 != 0,
+            cpu_ms: cpu & ((1 << 48) - 1),
+            core: (cpu >> 48) as u16,
+        })
+    }
+
+    /// Takes which rank a rank cannot reach any more, and the system's number for the reason.
+    /// Another loss may be entered then.
+    #[must_use]
+    pub fn take_lost_link(&self, rank: u32) -> Option<(u32, i32)> {
+        let at = self.rank_at(rank)? + rank as usize * PER_RANK + 1;
+        let word = self.words[at].swap(0, Ordering::Acquire);
         Some(((word as u32).checked_sub(1)?, (word >> 32) as i32))
     }
 }
@@ -272,24 +334,45 @@ mod tests {
         let note: Vec<AtomicU64> = (0..words(2, 3)).map(|_| AtomicU64::new(0)).collect();
         assert!(Table::read(&note).is_none(), "nothing is written yet");
         let secret = std::array::from_fn(|i| i as u8);
-        Table::write(&note, &secret, 1, &hosts, &locations);
+        Table::write(&note, &secret, (1, true), &hosts, &locations);
         let table = Table::read(&note).unwrap();
         assert_eq!(
-            (table.secret(), table.here(), table.hosts()),
-            (secret, 1, 2)
+            (
+                table.secret(),
+                table.here(),
+                table.hosts(),
+                table.encrypts()
+            ),
+            (secret, 1, 2, true)
         );
         assert_eq!([0, 1].map(|h| table.host(h).unwrap()), hosts);
         assert_eq!([0, 1, 2].map(|r| table.location(r).unwrap()), locations);
         assert_eq!(table.ranks_of(0).collect::<Vec<_>>(), [0, 2]);
         assert_eq!([0, 1].map(|host| table.ranks_on_cores_of(host)), [2, 1]);
         assert!(table.host(2).is_none() && table.location(3).is_none());
-        assert_eq!(table.lost_link(2), None);
+        let report = Report {
+            pid: 77,
+            activity: 2,
+            is_at_rest: true,
+            computes: false,
+            cpu_ms: 123_456,
+            core: 65_535,
+        };
+        table.report(2, &report);
+        assert_eq!(table.reported(2), Some(report));
+        assert_eq!(table.reported(0), Some(Report::default()), "not yet");
+        assert_eq!(table.reported(1), None, "it is here");
+        assert_eq!(table.take_lost_link(2), None);
         table.lose_link(2, 1, 110);
         table.lose_link(2, 0, 113);
-        assert_eq!(table.lost_link(2), Some((1, 110)), "the first one");
+        assert_eq!(table.take_lost_link(2), Some((1, 110)), "the first one");
+        assert_eq!(table.take_lost_link(2), None);
+        table.lose_link(2, 0, 113);
+        assert_eq!(table.take_lost_link(2), Some((0, 113)));
         assert!(Table::read(&note[..note.len() - 1]).is_none());
         let alike = hosts.map(|host| Host { cores: 3, ..host });
-        let table = Table::write(&note, &secret, 1, &alike, &locations);
+        let table = Table::write(&note, &secret, (1, false), &alike, &locations);
+        assert!(!table.encrypts());
         assert_eq!(table.ranks_on_cores_of(1), 3, "containers of one machine");
     }
 }

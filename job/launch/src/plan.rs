@@ -64,6 +64,8 @@ pub struct Hosts {
     pub shell: Vec<OsString>,
     /// The ports at which ranks listen; none leaves them to the system.
     pub ports: Option<(u16, u16)>,
+    /// Whether packets between hosts are encrypted.
+    pub encrypts: bool,
 }
 
 impl Hosts {

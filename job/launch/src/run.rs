@@ -346,6 +346,11 @@ impl<'a> Launcher<'a> {
                         self.kill_by(Instant::now() + LEFTOVER_GRACE);
                     }
                 }
+                // The job goes on.
+                Event::Said { text, status: 0 } => {
+                    let text = format!("{}: {text}", self.job.launcher);
+                    self.say(&text);
+                }
                 Event::Said { text, status } => {
                     // What an earlier failure has brought about is no news.
                     if !self.verdict.is_ending() {

@@ -51,7 +51,10 @@ pub struct JobView {
 pub struct RankView {
     /// Its number.
     pub rank: u32,
-    /// Its process id; 0 before it has started.
+    /// Its host, in a job on several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Its process id on its host; 0 before it has started.
     pub pid: u32,
     /// The core that it is bound to.
     pub bound_core: Option<u32>,
@@ -112,8 +115,8 @@ pub struct WaitView {
 #[derive(Default)]
 pub struct Mesh {
     jobs: Jobs,
-    /// CPU seconds of each process at the last sample.
-    last: HashMap<u32, (f64, Instant)>,
+    /// CPU seconds of each process at the last sample, by host and number.
+    last: HashMap<(u32, u32), (f64, Instant)>,
     /// Processes without Margay's threads, and until when that is taken for granted: they may load
     /// the library later.
     without_threads: HashMap<u32, Instant>,
@@ -148,9 +151,9 @@ impl Mesh {
             .look()
             .into_iter()
             .map(|peers| {
-                let percent = |pid: u32, cpu_s: f64, running_s: f64| {
-                    next.insert(pid, (cpu_s, now));
-                    let (used, passed) = match self.last.get(&pid) {
+                let percent = |process: (u32, u32), cpu_s: f64, running_s: f64| {
+                    next.insert(process, (cpu_s, now));
+                    let (used, passed) = match self.last.get(&process) {
                         Some((before, at)) => (cpu_s - before, (now - *at).as_secs_f64()),
                         None => (cpu_s, running_s),
                     };
@@ -178,7 +181,7 @@ impl Mesh {
 pub(crate) fn view(
     peers: &dyn Peers,
     now_ns: u64,
-    mut percent: impl FnMut(u32, f64, f64) -> f64,
+    mut percent: impl FnMut((u32, u32), f64, f64) -> f64,
     threads: &mut impl FnMut(u32) -> Option<ProcessView>,
 ) -> JobView {
     let job = peers.facts();
@@ -186,16 +189,27 @@ pub(crate) fn view(
     let analysis = state::analysis(peers, now_ns);
     let unsettled_since = state::unsettled_since(peers, now_ns);
     let mut is_starting = false;
+    let is_on_several = (0..peers.size()).any(|rank| peers.reported(rank).is_some());
     let rank = (0..peers.size())
         .map(|rank| {
             let identity = peers.identity(rank);
-            let pid = identity.pid;
-            let facts = (pid != 0 && !peers.has_exited(rank))
+            let reported = peers.reported(rank);
+            let pid = reported.map_or(identity.pid, |report| report.pid);
+            let lives = pid != 0 && !peers.has_exited(rank);
+            let facts = (lives && reported.is_none())
                 .then(|| ProcessFacts::of(pid))
                 .flatten();
-            let cpu_s = facts.map_or(0.0, |f| f.cpu_seconds);
+            let away = reported.filter(|_| lives);
+            let cpu_s = match away {
+                Some(report) => report.cpu_ms as f64 * 1e-3,
+                None => facts.map_or(0.0, |f| f.cpu_seconds),
+            };
             let call = peers.call(rank);
-            let cpu_percent = facts.map_or(0.0, |_| percent(pid, cpu_s, running_s));
+            let process = (peers.host(rank), pid);
+            let cpu_percent = match away.is_some() || facts.is_some() {
+                true => percent(process, cpu_s, running_s),
+                false => 0.0,
+            };
             let (state, waiting) = match state::doing(peers, rank, now_ns) {
                 Doing::Finished => (State::Finished, None),
                 Doing::Running => (running(peers, rank, cpu_percent), None),
@@ -221,9 +235,13 @@ pub(crate) fn view(
             is_starting |= state == State::Starting;
             RankView {
                 rank,
+                host: is_on_several.then(|| peers.host_name(peers.host(rank))),
                 pid,
                 bound_core: identity.core,
-                last_core: facts.map(|f| f.last_core),
+                last_core: match away {
+                    Some(report) => Some(report.core.into()),
+                    None => facts.map(|f| f.last_core),
+                },
                 state,
                 call,
                 waiting,
@@ -249,7 +267,7 @@ pub(crate) fn view(
 
 /// The state of a rank that does not wait in the library.
 fn running(peers: &dyn Peers, rank: u32, cpu_percent: f64) -> State {
-    match Activity::of(peers.identity(rank).pid) {
+    match Activity::of_rank(peers, rank) {
         Activity::Stopped => State::Stopped,
         _ if peers.phase(rank) == Phase::Starting => State::Starting,
         Activity::Asleep if cpu_percent < 1.0 => State::Outside,

@@ -12,6 +12,11 @@
 //!   nothing has moved in any of them ([`Pulse`]). What was sent before the first look has been
 //!   found by then.
 //!
+//! Of ranks on other hosts, these report what their registries say and whether all is at rest. A
+//! message between hosts may be on its way for long, because lost packets are sent again; but data
+//! that the other side has not acknowledged after 8 s ends the connection, so waits that have
+//! lasted longer ([`REPORTED_BETWEEN_HOSTS_NS`]) are not for such a message.
+//!
 //! Looking costs a read of shared memory; the system is asked only about ranks that seem stuck, and
 //! ever less often when that has not proven it.
 
@@ -27,6 +32,9 @@ use crate::waits::{Analysis, Doing, analyse};
 
 /// How long the youngest wait has lasted when ranks are reported, in nanoseconds.
 const REPORTED_NS: u64 = 2_000_000_000;
+/// The same for a job on several hosts: the time after which a connection is lost, and as much
+/// again as reports may be late.
+const REPORTED_BETWEEN_HOSTS_NS: u64 = 12_000_000_000;
 /// Between two looks at the same waits: the time in which a thread that sleeps looks twice, in
 /// nanoseconds.
 const DISTANCE_NS: u64 = 1_000_000_000;
@@ -98,7 +106,7 @@ impl Standstill {
             let now = waits_of(peers, &suspected.analysis.stuck);
             if are_all_same(&suspected.waits, &now, |a, b| a.moves == b.moves) {
                 let youngest = now.values().flatten().map(|wait| wait.since_ns).max();
-                let ripe_ns = (suspected.seen_ns + DISTANCE_NS).max(youngest? + REPORTED_NS);
+                let ripe_ns = (suspected.seen_ns + DISTANCE_NS).max(youngest? + reported_ns(peers));
                 let looked = are_all_same(&suspected.waits, &now, |a, b| a.looks != b.looks);
                 if now_ns >= ripe_ns && looked {
                     self.reported = now;
@@ -114,7 +122,7 @@ impl Standstill {
         self.suspect(peers, now_ns);
         if let Some(suspected) = &self.suspected {
             let youngest = suspected.waits.values().flatten().map(|wait| wait.since_ns);
-            let ripe_ns = youngest.max().unwrap_or_default() + REPORTED_NS;
+            let ripe_ns = youngest.max().unwrap_or_default() + reported_ns(peers);
             self.next_ns = ripe_ns.max(now_ns + DISTANCE_NS);
         }
         None
@@ -135,7 +143,7 @@ impl Standstill {
         if !self.is_news(&waits, &doing) || self.is_doubted(&waits, now_ns) {
             return;
         }
-        let restless = |(_, waits): &(&u32, &Vec<Waiting>)| !are_at_rest(waits);
+        let restless = |(rank, waits): &(&u32, &Vec<Waiting>)| !are_at_rest(peers, **rank, waits);
         let restless: Vec<u32> = waits
             .iter()
             .filter(restless)
@@ -196,13 +204,25 @@ impl Standstill {
     }
 }
 
+/// How long the youngest wait has lasted when ranks are reported.
+fn reported_ns(peers: &dyn Peers) -> u64 {
+    let is_away = (0..peers.size()).any(|rank| peers.reported(rank).is_some());
+    match is_away {
+        true => REPORTED_BETWEEN_HOSTS_NS,
+        false => REPORTED_NS,
+    }
+}
+
 fn waits_of(peers: &dyn Peers, ranks: &[u32]) -> RankWaits {
     let waits = ranks.iter().map(|&rank| (rank, peers.waits(rank).listed));
     waits.collect()
 }
 
 /// Whether nothing but a rank's waits can make it go on.
-fn are_at_rest(waits: &[Waiting]) -> bool {
+fn are_at_rest(peers: &dyn Peers, rank: u32, waits: &[Waiting]) -> bool {
+    if let Some(report) = peers.reported(rank) {
+        return report.is_at_rest;
+    }
     let threads: Vec<u32> = waits.iter().map(|wait| wait.thread).collect();
     let process = threads.first().and_then(|&thread| process_of(thread));
     process.is_some_and(|pid| is_at_rest(pid, &threads))

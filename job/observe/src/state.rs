@@ -46,8 +46,9 @@ fn without_init(peers: &dyn Peers, doing: &[Doing]) -> (Vec<u32>, Vec<u32>) {
     if !uses_mpi || !doing.iter().any(waits) {
         return Default::default();
     }
-    // Of ranks on other hosts nothing is known but how they end, nor their process.
-    let is_here = |r: u32| peers.identity(r).pid != 0 || peers.has_exited(r);
+    // Of ranks on other hosts nothing may be known but how they end.
+    let is_reported = |r: u32| peers.reported(r).is_some_and(|report| report.pid != 0);
+    let is_here = |r: u32| peers.identity(r).pid != 0 || peers.has_exited(r) || is_reported(r);
     let starting = (0..peers.size()).filter(|&r| peers.phase(r) == Phase::Starting && is_here(r));
     starting.partition(|&r| !peers.has_exited(r))
 }
@@ -136,7 +137,7 @@ pub fn state_in_words(peers: &dyn Peers, rank: u32, now_ns: u64) -> String {
         _ if call.is_empty() => String::new(),
         _ => format!(", last MPI call {call}"),
     };
-    let activity = || Activity::of(peers.identity(rank).pid);
+    let activity = || Activity::of_rank(peers, rank);
     match doing(peers, rank, now_ns) {
         Doing::Finished => "finished".into(),
         Doing::Waiting(waits) => {
@@ -166,6 +167,28 @@ pub enum Activity {
 }
 
 impl Activity {
+    /// Of a rank, wherever it is.
+    #[must_use]
+    pub fn of_rank(peers: &dyn Peers, rank: u32) -> Activity {
+        match peers.reported(rank).map(|report| report.activity) {
+            None => Activity::of(peers.identity(rank).pid),
+            Some(number) => [Activity::Asleep, Activity::Stopped]
+                .into_iter()
+                .find(|activity| activity.number() == number)
+                .unwrap_or(Activity::Active),
+        }
+    }
+
+    /// As it stands in the report of a host.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        match self {
+            Activity::Active => 0,
+            Activity::Asleep => 1,
+            Activity::Stopped => 2,
+        }
+    }
+
     /// Of a process of this machine; 0 is none.
     #[must_use]
     pub fn of(pid: u32) -> Activity {

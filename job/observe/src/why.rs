@@ -153,6 +153,12 @@ pub fn of(peers: &dyn Peers) -> JobWhy {
                 unread.entry(why).or_default().push(number);
                 continue;
             }
+            None if peers.reported(number).is_some() && rank.state != State::Finished => {
+                let host = peers.host_name(peers.host(number));
+                let why = format!("on host {host}: `margay why` there shows where they are");
+                unread.entry(why).or_default().push(number);
+                Vec::new()
+            }
             _ => Vec::new(),
         };
         enter(&mut classes, rank, frames);

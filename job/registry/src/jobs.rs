@@ -26,6 +26,14 @@ impl Jobs {
     pub fn look(&mut self) -> Vec<&dyn Peers> {
         self.find();
         let mut all: Vec<&dyn Peers> = self.known.values().map(|peers| &**peers).collect();
+        // Where hosts are containers of this machine, a job is found in the launcher's segment,
+        // which has all of its ranks, and in that of each agent.
+        let is_whole = |peers: &dyn Peers| peers.facts().job == u64::from(peers.facts().launcher);
+        let whole: HashSet<u64> = (all.iter())
+            .filter(|peers| is_whole(**peers))
+            .map(|peers| peers.facts().job)
+            .collect();
+        all.retain(|peers| is_whole(*peers) || !whole.contains(&peers.facts().job));
         all.sort_by_key(|peers| {
             let facts = peers.facts();
             (facts.started_ns, facts.job)

@@ -55,6 +55,7 @@ pub fn platform(
         secret: table.secret(),
         addresses: locations().map(|s| (address(s.host), s.port)).collect(),
         listener,
+        encrypts: table.encrypts(),
     };
     let lost = note.clone();
     let on_lost = Box::new(move |rank, errno| {

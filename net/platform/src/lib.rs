@@ -10,6 +10,7 @@
 use std::io;
 use std::sync::Arc;
 
+use margay_core_registry::hosts::Report;
 use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Pulse, Waiting, Waits};
 use margay_net_transport::{Transport, WakeUp};
 pub use margay_sys_os::clock::{Clock, SystemClock};
@@ -83,6 +84,10 @@ pub trait Peers: Send + Sync {
     /// Whether a thread of a rank's process runs, or is ready to, that is not one of `waiting` (the
     /// kernel's numbers). Asks the system, which costs microseconds for each thread.
     fn computes(&self, rank: u32, waiting: &[u32]) -> bool;
+
+    /// What the host of a rank has reported of its process, where that is another host than this
+    /// one; none for a rank of this host, of which the system can be asked.
+    fn reported(&self, rank: u32) -> Option<Report>;
 
     /// Returns how many ranks have died before they were finalized. Cheap, so it can be polled;
     /// [`has_failed`](Self::has_failed) tells which ranks they are.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use margay_core_registry::hosts::Report;
 use margay_core_registry::{
     Facts, Identity, Locality, NoteKey, Phase, Pulse, Waiting, Waits, call_of,
 };
@@ -238,6 +239,10 @@ impl Peers for Model {
 
     fn computes(&self, rank: u32, _waiting: &[u32]) -> bool {
         self.lock().ranks[rank as usize].computes
+    }
+
+    fn reported(&self, _: u32) -> Option<Report> {
+        None
     }
 
     fn failures(&self) -> u32 {

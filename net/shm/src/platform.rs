@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use margay_core_registry::hosts::{self, Table};
+use margay_core_registry::hosts::{self, Report, Table};
 use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Pulse, Waiting, Waits};
 use margay_net_platform::{JobAddress, Noted, Outside, Peers, Platform, SystemClock};
 use margay_net_transport::{Thresholds, Transport};
@@ -173,11 +173,18 @@ impl Peers for SegmentPeers {
     }
 
     fn computes(&self, rank: u32, waiting: &[u32]) -> bool {
+        if let Some(report) = self.reported(rank) {
+            return report.computes;
+        }
         let pid = self.identity(rank).pid;
         pid != 0
             && process::running_threads(pid)
                 .iter()
                 .any(|thread| !waiting.contains(thread))
+    }
+
+    fn reported(&self, rank: u32) -> Option<Report> {
+        self.hosts(|table| table.reported(rank))
     }
 
     fn failures(&self) -> u32 {

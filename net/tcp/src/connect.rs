@@ -13,6 +13,7 @@ use std::time::Duration;
 use margay_sys_os::sockets::{self, Epoll};
 
 use crate::proof::{self, Answer, CODE, Code, GREETING, Greeting, Names, Secret};
+use crate::seal::Keys;
 
 /// A host that has not answered for so long is lost.
 pub(crate) const SILENCE: Duration = Duration::from_secs(8);
@@ -48,7 +49,7 @@ pub(crate) enum Reached {
     /// Call again.
     NotYet,
     /// Packets may be sent.
-    Up(TcpStream),
+    Up(TcpStream, Keys),
     /// The other side uses another connection.
     Refused,
     /// No address is left; the system's number for why.
@@ -113,7 +114,14 @@ impl Attempt {
                     self.tries.truncate(1);
                     at = 1;
                 }
-                Tried::Up => return Reached::Up(self.tries.swap_remove(at).stream),
+                Tried::Up => {
+                    let won = self.tries.swap_remove(at);
+                    let Stage::Proved(answer) = &won.stage else {
+                        unreachable!("there is no verdict without a proof")
+                    };
+                    let keys = proof::keys(secret, &self.greeting, answer);
+                    return Reached::Up(won.stream, keys);
+                }
                 Tried::Refused => return Reached::Refused,
                 Tried::Failed(errno) => {
                     self.errno = errno;
@@ -283,6 +291,12 @@ impl Visitor {
                 }
             }
         }
+    }
+
+    /// Returns the keys of its connection; none before it has greeted.
+    pub(crate) fn keys(&self, secret: &Secret) -> Option<Keys> {
+        let (greeting, answer) = &**self.greeted.as_ref()?;
+        Some(proof::keys(secret, greeting, answer))
     }
 
     /// Tells the other side, which has proved itself, whether this connection is used. Returns

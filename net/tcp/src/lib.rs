@@ -18,6 +18,7 @@ mod connect;
 mod frame;
 mod link;
 mod proof;
+mod seal;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -34,6 +35,7 @@ use connect::{Attempt, ETIMEDOUT, Reached, SILENCE, Visited, Visitor};
 use frame::{FRAGMENT_HEAD, HEAD, MOST_FRAGMENT};
 use link::{Link, Queue, Received};
 use proof::Names;
+use seal::{BEFORE, Seals};
 
 pub use proof::Secret;
 
@@ -73,6 +75,8 @@ pub struct Wiring {
     pub addresses: Vec<(Arc<[IpAddr]>, u16)>,
     /// Where the others connect to.
     pub listener: TcpListener,
+    /// Whether packets are encrypted, which all ranks must find alike.
+    pub encrypts: bool,
 }
 
 /// Called with a rank that cannot be reached any more, and the system's number for why.
@@ -85,6 +89,7 @@ pub struct Tcp {
     me: u32,
     job: u64,
     secret: Secret,
+    encrypts: bool,
     listener: TcpListener,
     peers: Vec<Peer>,
     /// The ranks whose links are up.
@@ -143,6 +148,7 @@ impl Tcp {
             me: wiring.me,
             job: wiring.job,
             secret: wiring.secret,
+            encrypts: wiring.encrypts,
             listener: wiring.listener,
             peers: wiring.addresses.into_iter().map(peer).collect(),
             up: Vec::new(),
@@ -216,9 +222,10 @@ impl Tcp {
                             self.trying.push(rank);
                             continue;
                         }
-                        Reached::Up(stream) => {
+                        Reached::Up(stream, keys) => {
                             any = true;
-                            self.raise(rank, Link::new(stream));
+                            let seals = self.encrypts.then(|| Seals::new(&keys, true));
+                            self.raise(rank, Link::new(stream, seals));
                             continue;
                         }
                         Reached::NotYet => (PAUSE_NS, ETIMEDOUT),
@@ -255,9 +262,12 @@ impl Tcp {
     }
 
     /// A connection to a rank is there.
-    fn raise(&mut self, rank: u32, link: Link) {
+    fn raise(&mut self, rank: u32, mut link: Link) {
         let peer = &mut self.peers[rank as usize];
         peer.failing_ns = 0;
+        if self.encrypts {
+            peer.queue.seal(&mut link);
+        }
         // A descriptor of the set stays in it; one that a visitor had has another number there.
         let watched = self
             .epoll
@@ -349,9 +359,14 @@ impl Tcp {
             State::Trying(_) => self.me > from,
             State::Idle | State::Pausing(_) => true,
         };
-        if visitor.tell(&self.secret, is_used) && is_used {
+        let keys = visitor.keys(&self.secret);
+        if visitor.tell(&self.secret, is_used)
+            && is_used
+            && let Some(keys) = keys
+        {
             self.trying.retain(|&r| r != from);
-            self.raise(from, Link::new(visitor.stream));
+            let seals = self.encrypts.then(|| Seals::new(&keys, false));
+            self.raise(from, Link::new(visitor.stream, seals));
         }
     }
 
@@ -391,21 +406,29 @@ impl Tcp {
         self.peers[to as usize].queue.has_room(len)
     }
 
-    /// Sends what is in `scratch`; there is room.
+    /// Sends the packet in `scratch`, which lies behind [`BEFORE`] bytes; there is room.
     fn push(&mut self, to: u32) {
         let peer = &mut self.peers[to as usize];
         match &mut peer.state {
             State::Gone => return,
-            State::Up(link) if peer.queue.is_empty() => match link.write(&self.scratch) {
-                Ok(n) if n == self.scratch.len() => return,
-                Ok(n) => peer.queue.add(&self.scratch[n..]),
-                Err(received) => return self.end_of(to, &received),
-            },
+            State::Up(link) => {
+                let first = link.seal(&mut self.scratch);
+                let bytes = &self.scratch[first..];
+                if !peer.queue.is_empty() {
+                    peer.queue.add(bytes);
+                } else {
+                    match link.write(bytes) {
+                        Ok(n) if n == bytes.len() => return,
+                        Ok(n) => peer.queue.add(&bytes[n..]),
+                        Err(received) => return self.end_of(to, &received),
+                    }
+                }
+            }
             State::Idle => {
-                peer.queue.add(&self.scratch);
+                peer.queue.add(&self.scratch[BEFORE..]);
                 return self.begin(to);
             }
-            _ => peer.queue.add(&self.scratch),
+            _ => peer.queue.add(&self.scratch[BEFORE..]),
         }
         self.write_queue(to);
     }
@@ -481,6 +504,7 @@ impl Transport for Tcp {
         let mut bytes = [0; FRAGMENT_HEAD];
         let len = frame::encode(&mut bytes, head, None, payload.len());
         self.scratch.clear();
+        self.scratch.extend_from_slice(&[0; BEFORE]);
         self.scratch.extend_from_slice(&bytes[..len]);
         self.scratch.extend_from_slice(payload);
         self.push(to);
@@ -501,9 +525,9 @@ impl Transport for Tcp {
         }
         let mut bytes = [0; FRAGMENT_HEAD];
         let before = frame::encode(&mut bytes, head, Some(args), len);
-        self.scratch.resize(before + len, 0);
-        self.scratch[..before].copy_from_slice(&bytes);
-        fill(&mut self.scratch[before..]);
+        self.scratch.resize(BEFORE + before + len, 0);
+        self.scratch[BEFORE..][..before].copy_from_slice(&bytes);
+        fill(&mut self.scratch[BEFORE + before..]);
         self.push(to);
         true
     }

@@ -6,20 +6,28 @@ use std::net::TcpStream;
 use margay_net_transport::{Packet, Sink};
 use margay_sys_os::sockets;
 
-use crate::frame::{self, LONGEST};
+use crate::frame::{self, Frame, LONGEST};
+use crate::seal::{BEFORE, BEHIND, Seals};
 
 /// Bytes of a link that have arrived and not been handed over: room for a packet of any length, and
 /// as much again, so that little has to be moved to the front.
-const INPUT: usize = 2 * LONGEST;
+const INPUT: usize = 2 * LONGEST_RECORD;
+
+/// Bytes of the longest packet when it is sealed.
+const LONGEST_RECORD: usize = BEFORE + LONGEST + BEHIND;
 
 /// Bytes to one rank that the system does not take now. Beyond, the engine keeps its packets.
 pub(crate) const QUEUE: usize = 2 * LONGEST;
 
 /// The `errno` of a peer that breaks the protocol.
 const EPROTO: i32 = 71;
+/// That of bytes which the peer has not sent so.
+const EBADMSG: i32 = 74;
 
 pub(crate) struct Link {
     pub(crate) stream: TcpStream,
+    /// Where packets are encrypted.
+    seals: Option<Box<Seals>>,
     input: Vec<u8>,
     start: usize,
     end: usize,
@@ -37,9 +45,10 @@ pub(crate) enum Received {
 }
 
 impl Link {
-    pub(crate) fn new(stream: TcpStream) -> Link {
+    pub(crate) fn new(stream: TcpStream, seals: Option<Seals>) -> Link {
         Link {
             stream,
+            seals: seals.map(Box::new),
             input: vec![0; INPUT],
             start: 0,
             end: 0,
@@ -51,7 +60,7 @@ impl Link {
         if self.start == self.end {
             self.start = 0;
             self.end = 0;
-        } else if INPUT - self.start < LONGEST {
+        } else if INPUT - self.start < LONGEST_RECORD {
             self.input.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
@@ -63,25 +72,58 @@ impl Link {
         }
         let mut any = false;
         loop {
-            let bytes = &self.input[self.start..self.end];
-            let frame = match frame::decode(bytes) {
-                Ok(Some(frame)) => frame,
+            let (frame, first, last) = match self.next_frame() {
+                Ok(Some(next)) => next,
                 Ok(None) => break,
-                Err(_) => return Received::Failed(EPROTO),
+                Err(errno) => return Received::Failed(errno),
             };
             let packet = Packet {
                 head: frame.head,
                 args: frame.args,
-                payload: &bytes[frame.payload..frame.end],
+                payload: &self.input[first + frame.payload..first + frame.end],
             };
             sink.packet(from, packet);
-            self.start += frame.end;
+            self.start = last;
             any = true;
         }
         if any {
             Received::Packets
         } else {
             Received::Nothing
+        }
+    }
+
+    /// The next packet that is whole, where it begins, and where the next one does.
+    fn next_frame(&mut self) -> Result<Option<(Frame, usize, usize)>, i32> {
+        let bytes = &mut self.input[self.start..self.end];
+        let Some(seals) = &mut self.seals else {
+            let frame = frame::decode(bytes).map_err(|_| EPROTO)?;
+            return Ok(frame.map(|frame| {
+                let last = self.start + frame.end;
+                (frame, self.start, last)
+            }));
+        };
+        let Some((first, end)) = seals.open(bytes).map_err(|_| EBADMSG)? else {
+            return Ok(None);
+        };
+        match frame::decode(&bytes[first..end]) {
+            Ok(Some(frame)) if first + frame.end == end => {
+                let last = self.start + end + BEHIND;
+                Ok(Some((frame, self.start + first, last)))
+            }
+            _ => Err(EPROTO),
+        }
+    }
+
+    /// Makes a record of the packet that lies behind [`BEFORE`] bytes of room, where packets are
+    /// encrypted. Returns where in `bytes` that begins what is to be written.
+    pub(crate) fn seal(&mut self, bytes: &mut Vec<u8>) -> usize {
+        match &mut self.seals {
+            Some(seals) => {
+                seals.seal(bytes);
+                0
+            }
+            None => BEFORE,
         }
     }
 
@@ -144,6 +186,19 @@ impl Queue {
         self.start += bytes;
         if self.is_empty() {
             self.clear();
+        }
+    }
+
+    /// Seals the packets that wait for a link that has come up.
+    pub(crate) fn seal(&mut self, link: &mut Link) {
+        let plain = std::mem::take(self);
+        let mut rest = plain.waiting();
+        while let Ok(Some(frame)) = frame::decode(rest) {
+            let mut bytes = vec![0; BEFORE];
+            bytes.extend_from_slice(&rest[..frame.end]);
+            let first = link.seal(&mut bytes);
+            self.add(&bytes[first..]);
+            rest = &rest[frame.end..];
         }
     }
 

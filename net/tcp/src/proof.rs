@@ -12,6 +12,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use margay_sys_os::sockets::fill_random;
 use sha2::Sha256;
 
+use crate::seal::Keys;
+
 /// The secret of a job.
 pub type Secret = [u8; 32];
 
@@ -47,6 +49,8 @@ enum Label {
     Proof,
     Yes,
     No,
+    ConnectingKey,
+    ListeningKey,
 }
 
 fn code(secret: &Secret, label: Label, greeting: &Greeting, nonce: &[u8]) -> Hmac<Sha256> {
@@ -55,6 +59,8 @@ fn code(secret: &Secret, label: Label, greeting: &Greeting, nonce: &[u8]) -> Hma
         Label::Proof => b"proof\0\0\0",
         Label::Yes => b"yes\0\0\0\0\0",
         Label::No => b"no\0\0\0\0\0\0",
+        Label::ConnectingKey => b"key-con\0",
+        Label::ListeningKey => b"key-lis\0",
     };
     let mut code = Hmac::<Sha256>::new_from_slice(secret).expect("keys of any length are possible");
     code.update(label);
@@ -161,6 +167,15 @@ pub(crate) fn read_verdict(
         let own = code(secret, label, greeting, &answer[..NONCE]);
         own.verify_slice(verdict).is_ok()
     })
+}
+
+/// Returns the keys of a connection that both sides have proved.
+pub(crate) fn keys(secret: &Secret, greeting: &Greeting, answer: &Answer) -> Keys {
+    let key = |label| written(code(secret, label, greeting, &answer[..NONCE]));
+    Keys {
+        connecting: key(Label::ConnectingKey),
+        listening: key(Label::ListeningKey),
+    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,10 @@ type Lost = Arc<Mutex<Vec<(u32, i32)>>>;
 
 /// The transports of a job, and the losses that they report.
 fn job(ranks: u32, secret: impl Fn(u32) -> Secret) -> (Vec<Tcp>, Lost) {
+    job_with(ranks, secret, false)
+}
+
+fn job_with(ranks: u32, secret: impl Fn(u32) -> Secret, encrypts: bool) -> (Vec<Tcp>, Lost) {
     let listeners: Vec<TcpListener> = (0..ranks).map(|_| sockets::listen(None).unwrap()).collect();
     let here: Arc<[IpAddr]> = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)].into();
     let ports: Vec<u16> = (listeners.iter().map(|l| l.local_addr().unwrap().port())).collect();
@@ -26,6 +30,7 @@ fn job(ranks: u32, secret: impl Fn(u32) -> Secret) -> (Vec<Tcp>, Lost) {
             secret: secret(me),
             addresses: ports.iter().map(|&port| (here.clone(), port)).collect(),
             listener,
+            encrypts,
         };
         let lost = lost.clone();
         let on_lost = Box::new(move |rank, errno| lost.lock().unwrap().push((rank, errno)));
@@ -102,7 +107,7 @@ fn packets_come_whole_and_in_order_whoever_connects_first() {
     const RANKS: u32 = 5;
     const EACH: u32 = 300;
     for seed in 0..6 {
-        let (ranks, lost) = job(RANKS, |_| [5; 32]);
+        let (ranks, lost) = job_with(RANKS, |_| [5; 32], seed % 2 == 1);
         let done = Mutex::new(0);
         std::thread::scope(|scope| {
             for mut tcp in ranks {
@@ -277,6 +282,7 @@ fn a_rank_that_comes_late_is_reached() {
             .map(|p| (p.addresses.clone(), p.port))
             .collect(),
         listener: sockets::listen(Some((port, port))).unwrap(),
+        encrypts: false,
     };
     let again = Tcp::new(wiring, Arc::new(SystemClock), Box::new(|_, _| {})).unwrap();
     ranks.insert(1, again);

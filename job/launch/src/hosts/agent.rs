@@ -18,7 +18,7 @@ use margay_sys_os::signal::SignalSet;
 use margay_sys_os::sockets::own_addresses;
 
 use super::local::{self, Input, Local, Output};
-use super::mirror::Ended;
+use super::mirror::{Ended, Reporter};
 use super::task::Task;
 use super::wire::{self, Broken, Incoming, MAGIC, Reader, Writer, kind};
 use crate::guard::{Command, Event};
@@ -55,7 +55,7 @@ pub fn serve() -> io::Result<()> {
         heard: Instant::now(),
         said: Instant::now(),
         leave_by: None,
-        lost: Vec::new(),
+        reporter: Reporter::default(),
     };
     agent.run();
     Ok(())
@@ -81,8 +81,8 @@ struct Agent {
     said: Instant,
     /// When the agent ends, whatever is left.
     leave_by: Option<Instant>,
-    /// The links that have been reported.
-    lost: Vec<u32>,
+    /// What the relay knows of what the ranks do.
+    reporter: Reporter,
 }
 
 #[derive(Default)]
@@ -323,8 +323,22 @@ impl Agent {
         }
         if now >= self.said + Duration::from_millis(wire::BEAT_MS) {
             self.report_lost_links();
+            self.report_doing();
             let beat = Writer::new(kind::BEAT).done();
             self.say(&beat);
+        }
+    }
+
+    /// Tells the relay what the ranks do, as far as that has changed. While it takes nothing, only
+    /// the last state counts.
+    fn report_doing(&mut self) {
+        if let Stage::Running(task, local) = &self.stage
+            && self.queue.is_empty()
+        {
+            let ranks = task.ranks.iter().map(|own| own.rank);
+            if let Some(news) = self.reporter.news(&local.segment, ranks) {
+                self.say(&news);
+            }
         }
     }
 
@@ -340,20 +354,15 @@ impl Agent {
             return;
         };
         let mut lost = Vec::new();
-        for own in task
-            .ranks
-            .iter()
-            .filter(|own| !self.lost.contains(&own.rank))
-        {
-            if let Some((to, errno)) = table.lost_link(own.rank) {
+        for own in &task.ranks {
+            if let Some((to, errno)) = table.take_lost_link(own.rank) {
                 let mut message = Writer::new(kind::LOST);
                 message.number(own.rank.into()).number(to.into());
                 message.number(errno as u32 as u64);
-                lost.push((own.rank, message.done()));
+                lost.push(message.done());
             }
         }
-        for (rank, message) in lost {
-            self.lost.push(rank);
+        for message in lost {
             self.say(&message);
         }
     }

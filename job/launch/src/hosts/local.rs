@@ -200,7 +200,8 @@ fn segment(
     for (rank, &(program, _)) in (0..).zip(&task.all) {
         registry.identify(rank, 0, None, program as u32);
     }
-    enter_hosts(&segment, &task.secret, task.host, (hosts, locations))?;
+    let here = (task.host, task.encrypts);
+    enter_hosts(&segment, &task.secret, here, (hosts, locations))?;
     setup::enter_places(&segment, task.all.iter().map(|&(_, place)| place))?;
     Ok(segment)
 }
@@ -220,7 +221,7 @@ fn describe(segment: &Segment, job: &Job, number: u64, usable: usize) {
 pub(super) fn enter_hosts(
     segment: &Arc<Segment>,
     secret: &[u8; hosts::SECRET],
-    here: u32,
+    here: (u32, bool),
     (hosts, locations): (&[Host], &[Location]),
 ) -> Result<(), LaunchError> {
     let words = hosts::words(hosts.len(), locations.len());

@@ -5,6 +5,10 @@
 //! It starts the agents, tells each what the others need to know, and ends them all when the
 //! launcher or one of them is gone.
 
+mod losses;
+
+use losses::LostLink;
+
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,7 +28,7 @@ use margay_sys_shm::segment::Segment;
 
 use super::agent::encode_hosts;
 use super::connection::{Connection, Heard, Stage};
-use super::mirror::Ended;
+use super::mirror::{Ended, Mirror};
 use super::task::{OwnRank, Task};
 use super::wire::{self, Reader, Writer, kind};
 use super::{local, shell};
@@ -91,6 +95,7 @@ impl Plan {
             host,
             secret,
             ports: hosts.ports,
+            encrypts: hosts.encrypts,
             merges: job.capture.merges || ranks == 1,
             ranks: (0..ranks)
                 .filter(|&rank| host_of[rank as usize] == host)
@@ -116,7 +121,8 @@ impl Plan {
         };
         let known: Vec<Host> = names.iter().map(named).collect();
         // The launcher's own segment is no rank's: it need not know the secret.
-        local::enter_hosts(segment, &[0; SECRET], u32::MAX, (&known, &locations))?;
+        let here = (u32::MAX, hosts.encrypts);
+        local::enter_hosts(segment, &[0; SECRET], here, (&known, &locations))?;
         Ok(Plan {
             names,
             host_of,
@@ -201,6 +207,8 @@ struct Input {
 struct Relay {
     launcher: UnixStream,
     hosts: Vec<Connection>,
+    /// What the ranks of each host do.
+    mirrors: Vec<Mirror>,
     host_of: Vec<u32>,
     outputs: HashMap<u64, Output>,
     inputs: Vec<Input>,
@@ -208,10 +216,12 @@ struct Relay {
     began: Instant,
     said: Instant,
     is_running: bool,
+    /// The ranks of other hosts go on when a host is lost.
+    is_tolerant: bool,
     /// The launcher wants the end: who has said nothing until then is given up.
     kill_by: Option<Instant>,
-    /// Ranks that cannot reach others, until when an end of one of these may explain it.
-    lost: Vec<(Instant, u32, String)>,
+    /// Ranks that cannot reach others.
+    lost: Vec<LostLink>,
     /// The launcher knows that no process is left.
     is_empty: bool,
     is_over: bool,
@@ -228,6 +238,7 @@ impl Relay {
         match Relay::parts(&plan, inputs, outputs) {
             Ok((hosts, inputs, outputs)) => Ok(Relay {
                 launcher,
+                mirrors: hosts.iter().map(|_| Mirror::default()).collect(),
                 hosts,
                 host_of: plan.host_of,
                 outputs,
@@ -236,6 +247,7 @@ impl Relay {
                 began: Instant::now(),
                 said: Instant::now(),
                 is_running: false,
+                is_tolerant: (plan.tasks.iter()).any(|task| task.job.continue_on_failure),
                 kill_by: None,
                 lost: Vec::new(),
                 is_empty: false,
@@ -446,19 +458,6 @@ impl Relay {
         }
     }
 
-    /// An agent is gone.
-    fn lose(&mut self, at: usize, text: String) {
-        self.hosts[at].give_up();
-        let is_news = self.kill_by.is_none();
-        for output in self.outputs.values_mut().filter(|o| o.host == at) {
-            output.is_over = true;
-        }
-        self.flush_outputs();
-        if is_news {
-            self.complain(text, 1);
-        }
-    }
-
     fn take(&mut self, at: usize, kind: u8, body: &[u8]) -> Result<(), wire::Broken> {
         let mut from = Reader(body);
         match kind {
@@ -492,7 +491,10 @@ impl Relay {
                     self.write_output(stream);
                 }
             }
-            kind::NONE_LEFT => self.hosts[at].stage = Stage::Draining,
+            kind::NONE_LEFT => {
+                self.hosts[at].stage = Stage::Draining;
+                self.end_living(at);
+            }
             kind::CREDIT => {
                 let (rank, bytes) = (from.small::<u32>()?, from.small::<usize>()?);
                 let own = |i: &&mut Input| i.rank == rank && i.host == at;
@@ -506,6 +508,10 @@ impl Relay {
                 self.complain(format!("host {host}: {text}"), status);
             }
             kind::ENDED => self.end_rank(at, Ended::decode(body)?),
+            kind::DOING => {
+                let is_own = |rank: u32| self.host_of.get(rank as usize) == Some(&(at as u32));
+                self.mirrors[at].enter(&self.segment, body, is_own)?;
+            }
             kind::LOST => {
                 let (rank, to) = (from.small()?, from.small::<u32>()?);
                 let errno = from.small::<u32>()?;
@@ -545,6 +551,7 @@ impl Relay {
         if self.host_of.get(ended.rank as usize) != Some(&(at as u32)) {
             return;
         }
+        self.mirrors[at].end(&self.segment, ended.rank);
         ended.enter(&self.segment);
         let message = ended.encode();
         for (other, host) in self.hosts.iter_mut().enumerate() {
@@ -553,29 +560,11 @@ impl Relay {
             }
         }
         self.inputs.retain(|input| input.rank != ended.rank);
-        self.lost.retain(|(_, to, _)| *to != ended.rank);
+        self.lost.retain(|link| !link.is_of(ended.rank));
         self.report(&Event::Ended {
             rank: ended.rank,
             status: ended.status,
         });
-    }
-
-    /// A rank cannot reach another one. That one's end may be on its way to us.
-    fn note_lost(&mut self, rank: u32, to: u32, errno: i32) {
-        let host = |rank: u32| {
-            let at = self.host_of.get(rank as usize)?;
-            Some(self.hosts.get(*at as usize)?.host.clone())
-        };
-        let (Some(here), Some(there)) = (host(rank), host(to)) else {
-            return;
-        };
-        let error = io::Error::from_raw_os_error(errno);
-        let text = format!(
-            "rank {rank} on host {here} cannot reach rank {to} on host {there} ({error}): a firewall between the hosts (-port-range \
-             names the ports), or the network is down; the job has been ended"
-        );
-        self.lost
-            .push((Instant::now() + Duration::from_secs(1), to, text));
     }
 
     fn read_input(&mut self, at: usize) {
@@ -661,9 +650,8 @@ impl Relay {
                 self.lose(at, text);
             }
         }
-        while let Some(at) = self.lost.iter().position(|(until, ..)| now >= *until) {
-            let (.., text) = self.lost.remove(at);
-            self.complain(text, 1);
+        while let Some(at) = self.lost.iter().position(|link| now >= link.until) {
+            self.judge_lost_link(at);
         }
         if self.kill_by.is_some_and(|at| now >= at) {
             for host in self.hosts.iter_mut().filter(|h| h.stage < Stage::Draining) {

@@ -29,6 +29,8 @@ pub(super) struct Task {
     pub(super) host: u32,
     pub(super) secret: [u8; SECRET],
     pub(super) ports: Option<(u16, u16)>,
+    /// Whether packets between hosts are encrypted.
+    pub(super) encrypts: bool,
     /// Standard error goes where standard output goes.
     pub(super) merges: bool,
     pub(super) ranks: Vec<OwnRank>,
@@ -70,6 +72,7 @@ impl Task {
         to.bytes(&self.secret);
         let (first, last) = self.ports.unwrap_or((0, 0));
         to.number(first.into()).number(last.into());
+        to.number(self.encrypts.into());
         to.number(self.merges.into());
         to.number(self.job.continue_on_failure.into());
         to.number(self.job.report_bindings.into());
@@ -104,6 +107,7 @@ impl Task {
         let (number, host) = (from.number()?, from.small()?);
         let secret = from.bytes()?.try_into().map_err(|_| Broken)?;
         let ports = (from.small::<u16>()?, from.small::<u16>()?);
+        let encrypts = from.number()? != 0;
         let merges = from.number()? != 0;
         let continue_on_failure = from.number()? != 0;
         let report_bindings = from.number()? != 0;
@@ -140,6 +144,7 @@ impl Task {
             host,
             secret,
             ports: (ports.0 != 0).then_some(ports),
+            encrypts,
             merges,
             ranks,
             all,
@@ -243,6 +248,7 @@ mod tests {
             host: 1,
             secret: [9; SECRET],
             ports: Some((4000, 4100)),
+            encrypts: true,
             merges: true,
             ranks: vec![OwnRank {
                 rank: 1,

@@ -49,6 +49,8 @@ pub mod kind {
     pub const NONE_LEFT: u8 = 14;
     /// From the agent: stream; what its rank had written before it ended has been sent.
     pub const DRAINED: u8 = 15;
+    /// From the agent: what some of its ranks do.
+    pub const DOING: u8 = 16;
 }
 
 /// Writes messages.
