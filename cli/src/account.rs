@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use margay_svc_queue_wire::{Answer, JobRow, Request};
+use margay_svc_queue_wire::{Answer, JobRow, Request, ask};
 use serde_json::{Map, Value};
 
-use crate::queue::{ask, print, show, table};
+use crate::queue::{print, show, table};
 use crate::queue_options::AccountOptions;
 
 /// A line: its words, and as numbers where they are some.

@@ -150,6 +150,9 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         Subcommand::Explain(options) => queue::explain(&options),
         Subcommand::Account(options) => account::account(&options),
         Subcommand::Node => queue::node(),
+        Subcommand::Top(_) | Subcommand::Slurm(_) | Subcommand::Pbs(_) | Subcommand::Ll(_) => {
+            return report("margay", &queue::other_system(arguments), 1);
+        }
         Subcommand::Bench(_) => return report("margay bench", &bench::run(&arguments[1..]), 1),
         Subcommand::Omp(options) => {
             let failed = omp::run(&options);

@@ -11,8 +11,8 @@ use margay_job_launch::plan::{Gpus, OnDeadlock, StdinTo};
 use crate::hosts::{HostList, host_file, hosts};
 use crate::mapping::{Bind, MapBy, bind, map_by};
 use crate::queue_options::{
-    AccountOptions, DownOptions, ExplainOptions, JobsOptions, QueueOptions, SetOptions,
-    SubmitOptions, UpOptions,
+    AccountOptions, DownOptions, ExplainOptions, JobsOptions, OtherOptions, QueueOptions,
+    SetOptions, SubmitOptions, TopOptions, UpOptions,
 };
 use crate::values::{
     CoreList, Names, NodeList, OutputOption, core_list, cores_each, gpus, names, node_list,
@@ -80,6 +80,17 @@ pub enum Subcommand {
     Account(AccountOptions),
     /// Show the machine that the queue has.
     Node,
+    /// Show the machine as a mesh, with its jobs and its queue, live.
+    Top(TopOptions),
+    /// Run a command of Slurm on the queue: sbatch, squeue, scancel, sinfo, sacct,
+    /// scontrol, srun, salloc.
+    Slurm(OtherOptions),
+    /// Run a command of PBS on the queue: qsub, qstat, qdel, qhold, qrls, qalter, qsig, qrerun,
+    /// qmgr, pbsnodes.
+    Pbs(OtherOptions),
+    /// Run a command of LoadLeveler on the queue: llsubmit, llq, llcancel, llhold, llstatus,
+    /// llclass.
+    Ll(OtherOptions),
     /// Run an OpenMP program built by gcc, gfortran, clang or flang on Margay's threads.
     Omp(OmpOptions),
     /// Show the teams of a running OpenMP program: which members run, and what the others wait for.

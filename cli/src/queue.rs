@@ -6,28 +6,22 @@ use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use margay_core_queue::{Phase, Wishes, duration, script, shown};
 use margay_svc_queue_wire::{
-    Answer, Bytes, JobRow, Order, PROGRAM, Place, READY, Request, Shared, Target, connect, read,
-    state, write,
+    Answer, Bytes, JobRow, Order, PROGRAM, Place, READY, Request, Shared, Target, ask, connect,
+    converse, state,
 };
 use margay_sys_os::signal::take_defaults_in;
 use serde_json::{Value, json};
 
+use crate::bench::replace;
 use crate::queue_options::{
     DownOptions, ExplainOptions, JobsOptions, QueueOptions, SetOptions, SubmitOptions, UpOptions,
 };
-
-/// How long the head may take to answer what needs no waiting.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
-
-const NOT_UP: &str = "the queue does not run; start it: margay up";
 
 /// Starts the head in the background, unless it runs.
 ///
@@ -85,6 +79,15 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     }
 }
 
+/// Replaces this process by the queue's program, which has the commands of other batch systems;
+/// returns only with the reason why that failed.
+pub fn other_system(arguments: &[OsString]) -> String {
+    match env::current_exe() {
+        Ok(own) => replace("the queue", &own.with_file_name(PROGRAM), arguments),
+        Err(error) => format!("cannot find the running program: {error}"),
+    }
+}
+
 fn show_machine(what: &str) -> Result<(), String> {
     match ask(&Request::Machine)? {
         Answer::Machine(machine) => print(&format!(
@@ -137,43 +140,12 @@ pub fn down(options: &DownOptions) -> Result<(), String> {
     let request = Request::Stop {
         leave: options.leave,
     };
-    let answer = converse(&mut stream, &request, Some(ANSWERED_WITHIN))?;
+    let answer = converse(&mut stream, &request)?;
     if let Answer::Done(_) = &answer {
         // The connection ends when the process has.
         let _ = stream.read(&mut [0]);
     }
     show(answer)
-}
-
-/// Asks the head.
-pub(crate) fn ask(request: &Request) -> Result<Answer, String> {
-    let mut stream = connect(&Place::find()?)?.ok_or(NOT_UP)?;
-    let timeout = match request {
-        Request::Wait { .. } => None,
-        _ => Some(ANSWERED_WITHIN),
-    };
-    converse(&mut stream, request, timeout)
-}
-
-fn converse(
-    stream: &mut UnixStream,
-    request: &Request,
-    timeout: Option<Duration>,
-) -> Result<Answer, String> {
-    let _ = stream.set_read_timeout(timeout);
-    // A head that does not take all of it has answered why.
-    let sent = write(stream, request);
-    read(stream).map_err(|error| match (sent, error.kind()) {
-        (_, ErrorKind::WouldBlock) => {
-            let seconds = ANSWERED_WITHIN.as_secs();
-            format!("the head of the queue does not answer within {seconds} s; is it stopped?")
-        }
-        (Err(error), _) => format!("the head of the queue does not listen: {error}"),
-        _ => format!(
-            "the head of the queue has ended before it answered ({error}); start it again with margay up, and see with \
-             margay queue what it has accepted"
-        ),
-    })
 }
 
 pub(crate) fn print(text: &str) -> Result<(), String> {

@@ -198,6 +198,34 @@ pub struct QueueOptions {
     pub jobs: Vec<Target>,
 }
 
+/// Show the machine as a mesh, with its jobs and its queue, live; q ends it.
+#[derive(Clone, Debug, Args)]
+pub struct TopOptions {
+    /// Show it once
+    #[arg(long)]
+    pub once: bool,
+    /// Letters alone, without colours and without clearing the screen
+    #[arg(long)]
+    pub plain: bool,
+    /// Seconds between two views [default: 1]
+    #[arg(short, long, value_name = "SECONDS")]
+    pub interval: Option<String>,
+}
+
+/// Run a command of another batch system on the queue. The options are that system's. The commands
+/// are also in share/margay/compat/bin, under their own names.
+#[derive(Clone, Debug, Args)]
+pub struct OtherOptions {
+    /// The command and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub words: Vec<OsString>,
+}
+
 /// Show what jobs that have ended used: slot seconds, CPU time, the largest process.
 #[derive(Clone, Debug, Args)]
 pub struct AccountOptions {

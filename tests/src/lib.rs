@@ -2,6 +2,7 @@
 //! time and say things.
 #![forbid(unsafe_code)]
 
+pub mod batch;
 pub mod jobs;
 pub mod python;
 pub mod voices;

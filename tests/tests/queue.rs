@@ -214,7 +214,7 @@ fn scripts_of_slurm_and_pbs_get_what_they_expect() {
     queue.script(
         "pbs.sh",
         "#!/bin/sh\n#PBS -N p -l nodes=2:ppn=2,walltime=1:00\n#PBS -v A=b\n\
-         cd $PBS_O_WORKDIR\necho $PBS_JOBID $A $(wc -l < $PBS_NODEFILE)\n",
+         cd $PBS_O_WORKDIR\necho ${PBS_JOBID%%.*} $A $(wc -l < $PBS_NODEFILE)\n",
     );
     let job = queue.submit(&["pbs.sh"]);
     queue.ok(&["wait", &job]);
@@ -228,9 +228,12 @@ fn scripts_of_slurm_and_pbs_get_what_they_expect() {
         format!("{job} other 1\n")
     );
     for (line, named) in [
-        ("#SBATCH --gres=gpu:1", "line 2: '--gres=gpu:1'"),
+        ("#SBATCH --gres=gpu:1", "line 2: --gres=gpu:1"),
         ("#PBS -W stagein=x", "-W stagein=x"),
-        ("# @ queue", "LoadLeveler"),
+        (
+            "# @ startdate = 1\n# @ queue",
+            "line 2: the keyword startdate",
+        ),
         ("#SBATCH -p large", "no partition or queue 'large'"),
         ("#SBATCH -n 9", "9 slots"),
     ] {

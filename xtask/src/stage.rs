@@ -63,6 +63,13 @@ const COMPAT: [&str; 7] = [
     "mkpart", "rmpart", "chpart", "lspart", "showpart", "pspart", "pexec",
 ];
 
+/// Commands of other batch systems, in a folder of their own so that real ones are not hidden.
+const BATCH_NAMES: [&str; 24] = [
+    "sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol", "srun", "salloc", "qsub", "qstat",
+    "qdel", "qhold", "qrls", "qalter", "qsig", "qrerun", "qmgr", "pbsnodes", "llsubmit", "llq",
+    "llcancel", "llstatus", "llhold", "llclass",
+];
+
 /// Shells with completions: the name that `margay completions` knows, and where a command's file
 /// goes.
 const SHELLS: [(&str, &str); 3] = [
@@ -159,6 +166,10 @@ pub fn build(to: &Path) -> Result<()> {
             "../../../../bin/margay",
             &to.join("share/margay/compat/bin").join(name),
         )?;
+    }
+    for name in BATCH_NAMES {
+        let place = to.join("share/margay/compat/bin").join(name);
+        relink("../../../../bin/margay-queue", &place)?;
     }
     libraries(&tools, &built.join("libraries"), to)?;
     for face in &faces::FACES {

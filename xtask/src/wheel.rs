@@ -58,6 +58,7 @@ pub fn build(stage: &Path, folder: &Path) -> Result<PathBuf> {
     let tag = tag(&members)?;
     for (path, file) in [
         (format!("{NAME}/__init__.py"), "__init__.py"),
+        (format!("{NAME}/queue.py"), "queue.py"),
         (format!("_{NAME}_finder.py"), "finder.py"),
         (format!("{NAME}.pth"), "start.pth"),
     ] {

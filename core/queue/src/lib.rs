@@ -24,4 +24,4 @@ pub use pattern::{Names, expand};
 pub use rules::{AccountRules, Backfill, QUEUE, QueueRules, Reservation, Settings};
 pub use scheduler::{Ends, Scheduler};
 pub use time::{duration, shown};
-pub use wishes::{Array, Dialect, Joined, Output, Size, Warning, Wishes};
+pub use wishes::{Array, Dialect, Joined, MailEvent, Output, Size, Warning, Wishes};

@@ -13,11 +13,16 @@ pub struct Names<'a> {
     pub host: &'a str,
 }
 
-/// Replaces `%j` (number), `%A` (number of the array), `%a` (index), `%x` (name), `%u` (user),
-/// `%N` (host) and `%%`; a number after the `%` pads numbers with zeros, as in `%4a`. Other letters
-/// stay. A `/` in a job's name becomes `_`, so a name cannot lead into another folder.
+/// Replaces `%j` (number), `%J` (the same, of a step with its own), `%A` (number of the array),
+/// `%a` (index), `%b` (index modulo 10), `%x` (name), `%u` (user), `%N` (host), `%n`, `%t` and
+/// `%s` (node, task and step: those of the script) and `%%`; a number after the `%` pads numbers
+/// with zeros, as in `%4a`. Other letters stay, and behind a backslash all do. A `/` in a job's
+/// name becomes `_`, so a name cannot lead into another folder.
 #[must_use]
 pub fn expand(pattern: &str, names: &Names<'_>) -> String {
+    if pattern.contains('\\') {
+        return pattern.replace('\\', "");
+    }
     let mut out = String::new();
     let mut rest = pattern;
     while let Some(at) = rest.find('%') {
@@ -28,7 +33,10 @@ pub fn expand(pattern: &str, names: &Names<'_>) -> String {
         let letter = tail[digits..].chars().next();
         let padded = |number: u64| format!("{number:0width$}");
         let text = match letter {
-            Some('j') => Some(padded(names.job)),
+            Some('j' | 'J') => Some(padded(names.job)),
+            Some('b') => Some(padded(names.array.map_or(0, |a| u64::from(a.1 % 10)))),
+            Some('n' | 't') => Some(padded(0)),
+            Some('s') => Some("batch".to_owned()),
             Some('A') => Some(padded(names.array.map_or(names.job, |a| a.0))),
             // What Slurm prints for a job that is no task of an array.
             Some('a') => Some(padded(
@@ -70,5 +78,7 @@ mod tests {
         names.array = Some((15, 2));
         assert_eq!(expand("%A_%4a.%5j", &names), "15_0002.00017");
         assert_eq!(expand("ä%ö%999999999999j", &names), "ä%ö0000000017");
+        assert_eq!(expand("%J.%s.%2t", &names), "17.batch.00");
+        assert_eq!(expand("a\\%j", &names), "a%j");
     }
 }

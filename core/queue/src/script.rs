@@ -1,8 +1,10 @@
-//! The lines of batch scripts: `#SBATCH` and `#PBS`. What is not known is refused, since a script
-//! that runs without what it asked for gives wrong results later.
+//! The lines of batch scripts: `#SBATCH`, `#PBS`, `#QSUB` and LoadLeveler's `# @`. What is not
+//! known is refused, since a script that runs without what it asked for gives wrong results later.
 
-mod pbs;
-mod slurm;
+pub mod loadleveler;
+mod nqs;
+pub mod pbs;
+pub mod slurm;
 
 use crate::wishes::{Dialect, Wishes};
 
@@ -11,68 +13,130 @@ pub use slurm::options as slurm_options;
 /// Longest script that is accepted, in bytes.
 pub const MOST_BYTES: usize = 4 << 20;
 
+/// Which options a line has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Slurm,
+    Pbs,
+    Nqs,
+}
+
 /// Reads what a script asks for: from its lines before the first command.
 ///
 /// # Errors
 /// In words, with the number of the line.
 pub fn wishes(script: &str) -> Result<Wishes, String> {
+    wishes_by(script, "#PBS")
+}
+
+/// Does the same for a script whose lines of PBS begin with `prefix`.
+///
+/// # Errors
+/// In words, with the number of the line.
+pub fn wishes_by(script: &str, prefix: &str) -> Result<Wishes, String> {
     let mut wishes = Wishes::default();
+    let mut first: Option<Kind> = None;
     for (at, line) in script.lines().enumerate() {
         let line = line.trim();
-        if !line.is_empty() && !line.starts_with('#') {
+        if !line.is_empty() && !line.starts_with('#') && !line.starts_with(prefix) {
             break;
         }
-        let (dialect, words) = match (directive(line, "#SBATCH"), directive(line, "#PBS")) {
-            (Some(words), _) => (Dialect::Slurm, words),
-            (_, Some(words)) => (Dialect::Pbs, words),
-            _ => match other_system(line) {
-                Some(name) => {
-                    let line_number = at + 1;
-                    return Err(format!(
-                        "line {line_number} is one of {name}, which is not known here; write it as #SBATCH or #PBS"
-                    ));
-                }
-                None => continue,
-            },
-        };
         let in_line = |text: String| format!("line {}: {text}", at + 1);
-        if wishes.dialect.is_some_and(|other| other != dialect) {
+        let Some((kind, words)) = directive_of(line, prefix) else {
+            if let Some(name) = other_system(line) {
+                return Err(in_line(format!(
+                    "this is a line of {name}, which is not known here; write it as #SBATCH or #PBS"
+                )));
+            }
+            if loadleveler::line(line).is_some() {
+                return of_loadleveler(script, first);
+            }
+            continue;
+        };
+        if first.is_some_and(|other| other != kind) {
             return Err(in_line(
-                "#PBS and #SBATCH lines in one script; leave one kind out".into(),
+                "lines of two batch systems in one script; leave one kind out".into(),
             ));
         }
-        wishes.dialect = Some(dialect);
+        first = Some(kind);
+        wishes.dialect = Some(match kind {
+            Kind::Slurm => Dialect::Slurm,
+            Kind::Pbs | Kind::Nqs => Dialect::Pbs,
+        });
         let words = split(words).map_err(in_line)?;
-        match dialect {
-            Dialect::Slurm => slurm::options(&words, &mut wishes),
-            Dialect::Pbs => pbs::options(&words, &mut wishes),
+        match kind {
+            Kind::Slurm
+                if words
+                    .first()
+                    .is_some_and(|w| ["hetjob", "packjob"].contains(&&**w)) =>
+            {
+                Err(
+                    "heterogeneous jobs (hetjob) are not supported; submit a job for each part"
+                        .into(),
+                )
+            }
+            Kind::Slurm => slurm::options(&words, &mut wishes),
+            Kind::Pbs => pbs::options(&words, &mut wishes),
+            Kind::Nqs => nqs::options(&words, &mut wishes),
         }
         .map_err(in_line)?;
     }
     Ok(wishes)
 }
 
+/// The kind of a directive, and what follows it.
+fn directive_of<'a>(line: &'a str, prefix: &str) -> Option<(Kind, &'a str)> {
+    let nqs = || {
+        let rest = line.strip_prefix('#')?.trim_start();
+        directive(rest, "QSUB").or_else(|| rest.strip_prefix("@$").filter(|r| r.starts_with('-')))
+    };
+    directive(line, "#SBATCH")
+        .map(|rest| (Kind::Slurm, rest))
+        .or_else(|| directive(line, prefix).map(|rest| (Kind::Pbs, rest)))
+        .or_else(|| nqs().map(|rest| (Kind::Nqs, rest)))
+}
+
+/// What a script of LoadLeveler asks for, when it has one step that is the script itself.
+fn of_loadleveler(script: &str, other: Option<Kind>) -> Result<Wishes, String> {
+    if other.is_some() {
+        return Err("lines of two batch systems in one script; leave one kind out".into());
+    }
+    let mut steps = loadleveler::steps(script)?;
+    let step = steps
+        .pop()
+        .filter(|step| steps.is_empty() && step.executable.is_none() && step.arguments.is_none());
+    step.map(|step| step.wishes).ok_or_else(|| {
+        "its LoadLeveler lines have several steps, or a program of their own; submit it with margay ll llsubmit".into()
+    })
+}
+
 /// What follows a directive's name.
 fn directive<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let rest = line.strip_prefix(name)?;
-    (rest.is_empty() || rest.starts_with([' ', '\t'])).then_some(rest)
+    // As with Slurm, an option may stand directly behind it.
+    (rest.is_empty() || rest.starts_with([' ', '\t', '-'])).then_some(rest)
 }
 
 /// Whose line it is, if it is a directive of another batch system.
 fn other_system(line: &str) -> Option<&'static str> {
-    for (name, system) in [("#BSUB", "LSF"), ("#COBALT", "Cobalt"), ("#QSUB", "NQS")] {
-        if directive(line, name).is_some() {
-            return Some(system);
-        }
-    }
-    // LoadLeveler's `# @ keyword = value`.
-    let rest = line.strip_prefix('#')?.trim_start().strip_prefix('@')?;
-    (rest.contains('=') || rest.trim() == "queue").then_some("LoadLeveler")
+    [
+        ("#BSUB", "LSF"),
+        ("#COBALT", "Cobalt"),
+        ("#$", "Grid Engine"),
+        ("#PJM", "PJM"),
+        ("#MSUB", "Moab"),
+    ]
+    .into_iter()
+    .find(|(name, _)| directive(line, name).is_some_and(|rest| rest.trim_start().starts_with('-')))
+    .map(|(_, system)| system)
 }
 
 /// Divides a line into words, at spaces outside of quotes; the rest behind a word that begins with
 /// `#` is a comment.
-fn split(line: &str) -> Result<Vec<String>, String> {
+///
+/// # Errors
+/// When a quotation mark is not closed.
+pub fn split(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;

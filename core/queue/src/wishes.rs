@@ -13,10 +13,12 @@ pub enum Dialect {
     #[default]
     Slurm,
     Pbs,
+    LoadLeveler,
 }
 
 /// How many of what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Size {
     pub nodes: Option<u32>,
     pub tasks: Option<u32>,
@@ -26,6 +28,8 @@ pub struct Size {
     pub is_exclusive: bool,
     /// The job's memory, in MiB.
     pub memory_mib: Option<u64>,
+    /// The memory of each slot, in MiB.
+    pub slot_memory_mib: Option<u64>,
 }
 
 impl Size {
@@ -35,6 +39,16 @@ impl Size {
         let nodes = self.nodes.unwrap_or(1);
         let by_nodes = nodes.saturating_mul(self.tasks_per_node.unwrap_or(1));
         self.tasks.unwrap_or(by_nodes).max(1)
+    }
+
+    /// The job's memory in MiB, on a machine that has `slots`.
+    #[must_use]
+    pub fn memory(&self, slots: u32) -> Option<u64> {
+        let by_slots = || {
+            let each = self.slot_memory_mib?;
+            Some(each.saturating_mul(u64::from(self.slots(slots))))
+        };
+        self.memory_mib.or_else(by_slots)
     }
 
     /// The number of slots, on a machine that has `slots`. One node is one slot at least.
@@ -138,6 +152,7 @@ impl Array {
 /// What a job asks for. What is `None` was not said.
 // Fields: each is an option of scripts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Wishes {
     pub dialect: Option<Dialect>,
     pub name: Option<String>,
@@ -169,6 +184,65 @@ pub struct Wishes {
     pub variables: Vec<(String, String)>,
     /// The job gets no other variables than these and the usual ones.
     pub is_bare: bool,
+    /// File of the standard input; nothing comes in without.
+    pub input: Option<String>,
+    /// When somebody is to be informed.
+    pub mail: Vec<MailEvent>,
+    /// Who: an address of mail, or one that begins with `http://` or `https://`.
+    pub mail_to: Option<String>,
+    /// A remark.
+    pub comment: Option<String>,
+    /// The program that runs the script, in place of that of its first line.
+    pub shell: Option<String>,
+}
+
+/// When somebody is informed of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MailEvent {
+    Begin,
+    /// It has ended, however it did.
+    End,
+    /// It has ended otherwise than with exit code 0.
+    Fail,
+    /// It has ended at its time limit.
+    TimeLimit,
+}
+
+impl MailEvent {
+    /// Takes a word of Slurm's `--mail-type`; none when it is no such word.
+    #[must_use]
+    pub fn of_slurm(word: &str, events: &mut Vec<MailEvent>) -> Option<()> {
+        match word.trim().to_ascii_uppercase().as_str() {
+            "NONE" => events.clear(),
+            "BEGIN" => events.push(MailEvent::Begin),
+            "END" => events.push(MailEvent::End),
+            "FAIL" => events.push(MailEvent::Fail),
+            "TIME_LIMIT" => events.push(MailEvent::TimeLimit),
+            "ALL" => events.extend([MailEvent::Begin, MailEvent::End]),
+            // Each task of an array has its mail anyway; the others cannot come here.
+            "ARRAY_TASKS" | "REQUEUE" | "INVALID_DEPEND" | "STAGE_OUT" | "TIME_LIMIT_50"
+            | "TIME_LIMIT_80" | "TIME_LIMIT_90" => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Takes the letters of PBS's `-m`; none when one is not known.
+    #[must_use]
+    pub fn of_pbs(letters: &str, events: &mut Vec<MailEvent>) -> Option<()> {
+        for letter in letters.chars() {
+            match letter {
+                'n' | 'p' => events.clear(),
+                'b' => events.push(MailEvent::Begin),
+                'e' => events.push(MailEvent::End),
+                'a' => events.push(MailEvent::Fail),
+                // Of jobs within jobs, and of arrays.
+                'f' | 'j' => {}
+                _ => return None,
+            }
+        }
+        Some(())
+    }
 }
 
 impl Wishes {
@@ -182,7 +256,9 @@ impl Wishes {
         size.tasks_per_node = size.tasks_per_node.or(rest.tasks_per_node);
         size.cpus_per_task = size.cpus_per_task.or(rest.cpus_per_task);
         size.is_exclusive |= rest.is_exclusive;
-        size.memory_mib = size.memory_mib.or(rest.memory_mib);
+        if size.memory_mib.is_none() && size.slot_memory_mib.is_none() {
+            (size.memory_mib, size.slot_memory_mib) = (rest.memory_mib, rest.slot_memory_mib);
+        }
         let (output, rest) = (&mut self.output, other.output);
         output.stdout = output.stdout.take().or(rest.stdout);
         output.stderr = output.stderr.take().or(rest.stderr);
@@ -193,6 +269,9 @@ impl Wishes {
         }
         if self.requeue_codes.is_empty() {
             self.requeue_codes = other.requeue_codes;
+        }
+        if self.mail.is_empty() {
+            self.mail = other.mail;
         }
         self.variables.splice(0..0, other.variables);
         Wishes {
@@ -210,6 +289,10 @@ impl Wishes {
             partition: self.partition.or(other.partition),
             account: self.account.or(other.account),
             is_bare: self.is_bare || other.is_bare,
+            input: self.input.or(other.input),
+            mail_to: self.mail_to.or(other.mail_to),
+            comment: self.comment.or(other.comment),
+            shell: self.shell.or(other.shell),
             ..self
         }
     }

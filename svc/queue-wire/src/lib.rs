@@ -2,14 +2,18 @@
 //! answers, over a Unix socket of the user. `margay` links this and not the store.
 #![forbid(unsafe_code)]
 
+mod ask;
 mod bytes;
+mod detail;
 mod line;
 mod place;
 
 use margay_core_queue::{End, JobId, Phase, Wishes};
 use serde::{Deserialize, Serialize};
 
+pub use ask::{ask, converse};
 pub use bytes::Bytes;
+pub use detail::{Cause, Change, Detail};
 pub use line::{MOST_BYTES, read, write};
 pub use place::{Place, connect};
 
@@ -32,6 +36,18 @@ pub enum Request {
     Cancel { jobs: Vec<Target> },
     /// Let held jobs go, or hold waiting ones.
     Hold { jobs: Vec<Target>, is_held: bool },
+    /// Show all that is known of jobs, chosen as for `List`.
+    Show { all: bool, jobs: Vec<Target> },
+    /// Change jobs that wait.
+    Change { jobs: Vec<Target>, change: Change },
+    /// Send the processes of running jobs a signal: to all of them, or to the first alone.
+    Signal {
+        jobs: Vec<Target>,
+        signal: i32,
+        to_script: bool,
+    },
+    /// End running jobs and let them start again from their beginning.
+    Requeue { jobs: Vec<Target> },
     /// Say why a job does not run.
     Explain { job: Target },
     /// Say when a job of this size would start.
@@ -50,6 +66,8 @@ pub enum Answer {
     /// The jobs are stored: the first number, and how many tasks it has, for each order.
     Accepted(Vec<(JobId, usize)>),
     Jobs(Vec<JobRow>),
+    /// Values of [`Detail`], which commands that have no use for them need not read.
+    Details(Vec<serde_json::Value>),
     Machine(Machine),
     /// It is done; there is something to say or not.
     Done(String),
@@ -165,6 +183,15 @@ pub struct Usage {
     pub cpu_s: f64,
     /// The largest resident set of any of its processes, in KiB.
     pub max_rss_kib: u64,
+}
+
+/// How PBS names a job of a host: `12.host`, and `12[3].host` for a task of an array.
+#[must_use]
+pub fn pbs_name(job: JobId, array: Option<(JobId, u32)>, host: &str) -> String {
+    match array {
+        Some((array, task)) => format!("{array}[{task}].{host}"),
+        None => format!("{job}.{host}"),
+    }
 }
 
 /// Shows how a job is, in one word.

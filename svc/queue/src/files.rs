@@ -6,6 +6,7 @@
 //! | `claim` | its supervisor's process id; locked as long as that lives |
 //! | `end` | how the job ended, by the supervisor |
 //! | `preempted` | it is to wait again when it has ended, by the head |
+//! | `signals` | signals for its processes, by the head, until the supervisor has sent them |
 //! | `script`, `nodes` | what the job itself reads |
 //!
 //! The claim comes into being complete and locked, by a link: of several supervisors that a head
@@ -41,11 +42,25 @@ pub struct JobOrder {
     pub stderr: Option<Bytes>,
     /// Names of output files in the folders that the two above may be.
     pub names: [String; 2],
+    /// File of the standard input; nothing comes in without.
+    #[serde(default)]
+    pub stdin: Option<Bytes>,
+    /// What runs the script in place of the program of its first line.
+    #[serde(default)]
+    pub shell: Option<String>,
     pub is_append: bool,
     pub limit_s: Option<u64>,
     pub warning: Option<Warning>,
     /// The lines of the file of nodes.
     pub nodes: String,
+}
+
+/// A signal for the processes of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalWish {
+    pub signal: i32,
+    /// For the first process alone.
+    pub to_script: bool,
 }
 
 /// How a job ended.
@@ -186,6 +201,34 @@ impl JobFolder {
     #[must_use]
     pub fn is_preempted(&self) -> bool {
         self.path("preempted").exists()
+    }
+
+    /// Leaves a signal for the supervisor, which is then to be woken by SIGUSR1.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn leave_signal(&self, wish: SignalWish) -> io::Result<()> {
+        let mut text = serde_json::to_vec(&wish)?;
+        text.push(b'\n');
+        let mut file = File::options()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(self.path("signals"))?;
+        file.write_all(&text)
+    }
+
+    /// Takes the signals that the head has left.
+    pub fn take_signals(&self) -> Vec<SignalWish> {
+        let taken = self.path("signals.taken");
+        // A file that is appended to at this moment has the new name, too: it is read afterwards.
+        if fs::rename(self.path("signals"), &taken).is_err() {
+            return Vec::new();
+        }
+        let text = fs::read(&taken).unwrap_or_default();
+        text.split(|&byte| byte == b'\n')
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect()
     }
 
     /// Says how the job is.

@@ -2,6 +2,8 @@
 //! access; nothing here waits for another process.
 
 mod accept;
+mod change;
+mod inform;
 mod show;
 
 use std::collections::{BTreeMap, HashMap};
@@ -64,6 +66,8 @@ pub struct Head {
     is_changed: bool,
     /// What jobs did was stored and may not be on the disk.
     is_unwritten: bool,
+    /// What sends letters.
+    letters: Vec<PidFd>,
 }
 
 /// What differs each time that the machine starts.
@@ -128,6 +132,7 @@ impl Head {
             requeues: Vec::new(),
             is_changed: true,
             is_unwritten: false,
+            letters: Vec::new(),
         };
         head.charge_all()?;
         for entry in head.store.live()? {
@@ -313,7 +318,8 @@ impl Head {
         }
         self.store.step(&self.finishes, &requeues, start, now_s)?;
         self.is_unwritten = true;
-        for (id, _) in std::mem::take(&mut self.finishes) {
+        for (id, finish) in std::mem::take(&mut self.finishes) {
+            self.inform(id, Some(&finish));
             let folder = self.folder(id);
             if let Some(entry) = self.entries.remove(&id)
                 && matches!(entry.job.phase, Phase::Running(_))
@@ -337,6 +343,7 @@ impl Head {
         }
         for &id in start {
             self.start(id, 0);
+            self.inform(id, None);
         }
         Ok(())
     }
@@ -355,7 +362,14 @@ impl Head {
         let entry = self.entries.get(&id).ok_or("it is gone")?;
         let folder = self.folder(id);
         let (shared, order) = self.store.order(entry.order)?;
-        let order = prepare::job_order(entry, &shared, order, &self.resources.host, &folder);
+        let order = prepare::job_order(
+            entry,
+            &shared,
+            order,
+            &self.resources.host,
+            &folder,
+            &self.resources.program,
+        );
         folder
             .make(&order)
             .map_err(|error| format!("cannot write {}: {error}", folder.0.display()))?;

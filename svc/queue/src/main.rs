@@ -1,27 +1,60 @@
 //! `margay-queue`: the program that `margay up` starts. As `serve` it is the head of the queue, as
 //! `supervise` what watches over one job; each job has such a process of its own, so a job goes on
 //! while the head is away, and how it ended is known when the head returns. As `replay` it runs
-//! recorded workloads.
+//! recorded workloads. Under the names of other batch systems' commands it is these.
 #![forbid(unsafe_code)]
 
 mod explain;
 mod files;
 mod head;
+mod mail;
 mod prepare;
 mod replay;
 mod serve;
 mod store;
 mod supervise;
+mod variables;
 
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use margay_svc_batch as batch;
+
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut words = std::env::args_os();
+    // Commands of batch systems are links to this program.
+    let called = words.next().unwrap_or_default();
+    let called = Path::new(&called)
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
+    if let Some(system) = batch::system_of(&called) {
+        return batch::run(system, &called, words).into();
+    }
+    let first = words.next().unwrap_or_default();
+    if let Some(system) = first.to_str().and_then(batch::system) {
+        let command = words.next().unwrap_or_default();
+        return batch::run(system, &command.to_string_lossy(), words).into();
+    }
+    let arguments: Vec<String> = std::iter::once(first)
+        .chain(words)
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let with_code = |done: Result<u8, String>| {
+        done.unwrap_or_else(|text| {
+            log(&text);
+            1
+        })
+    };
     let done = match words[..] {
+        ["attend", socket] => return with_code(batch::attend(Path::new(socket))).into(),
+        [name @ ("api" | "top"), ..] => {
+            return with_code(batch::own(name, &arguments[1..])).into();
+        }
+        ["task", ..] => return with_code(batch::task(&arguments[1..])).into(),
         ["serve"] => serve::serve(None),
         ["serve", slots] => match slots.parse() {
             Ok(slots) => serve::serve(Some(slots)),
@@ -30,6 +63,7 @@ fn main() -> ExitCode {
         ["replay", file] => replay::replay(Path::new(file), false),
         ["replay", file, "--json"] => replay::replay(Path::new(file), true),
         ["make-log", jobs, slots, seed] => replay::make(jobs, slots, seed),
+        ["post"] => mail::post(),
         ["supervise", folder] => supervise::supervise(Path::new(folder)),
         ["--help" | "-h"] => {
             println!(

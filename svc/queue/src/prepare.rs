@@ -1,13 +1,14 @@
 //! From what was asked for to what a supervisor runs: names of files, variables, nodes.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use margay_core_queue::{Dialect, Joined, Names, expand, script};
-use margay_svc_queue_wire::{Bytes, Order, Shared};
+use margay_core_queue::{Dialect, Joined, Names, Wishes, expand, script};
+use margay_svc_queue_wire::{Bytes, Order, Shared, pbs_name};
 
 use crate::files::{JobFolder, JobOrder};
 use crate::store::Entry;
+use crate::variables::{self, variable};
 
 /// Longest name of a job.
 const MOST_NAME: usize = 200;
@@ -16,7 +17,7 @@ const MOST_NAME: usize = 200;
 ///
 /// # Errors
 /// In words: why it cannot be run.
-pub fn check(order: &Order, machine_mib: u64) -> Result<(), String> {
+pub fn check(order: &Order, slots: u32, machine_mib: u64) -> Result<(), String> {
     let wishes = &order.wishes;
     if order.script.is_none() && order.arguments.is_empty() {
         return Err("it has neither script nor program".into());
@@ -30,30 +31,16 @@ pub fn check(order: &Order, machine_mib: u64) -> Result<(), String> {
             script::MOST_BYTES
         ));
     }
-    if order
-        .script
-        .as_ref()
-        .is_some_and(|s| !s.0.as_bytes().starts_with(b"#!"))
-    {
+    let has_shell =
+        |script: &Bytes| script.0.as_bytes().starts_with(b"#!") || wishes.shell.is_some();
+    if order.script.as_ref().is_some_and(|s| !has_shell(s)) {
         return Err(
             "its script does not begin with the name of a shell; write #!/bin/sh as its first line"
                 .into(),
         );
     }
-    let name = name(order);
-    if name.is_empty() || name.len() > MOST_NAME || name.chars().any(char::is_control) {
-        return Err(format!(
-            "the name '{}' cannot be shown; use 1 to {MOST_NAME} bytes without control characters",
-            name.escape_debug()
-        ));
-    }
-    let account = wishes.account.as_deref().unwrap_or_default();
-    if account.chars().any(char::is_control) {
-        return Err(format!(
-            "the account '{}' cannot be shown; use no control characters",
-            account.escape_debug()
-        ));
-    }
+    check_name(&name(order))?;
+    check_account(wishes.account.as_deref().unwrap_or_default())?;
     let texts = [
         &wishes.output.stdout,
         &wishes.output.stderr,
@@ -72,7 +59,11 @@ pub fn check(order: &Order, machine_mib: u64) -> Result<(), String> {
             name.escape_debug()
         ));
     }
-    if let Some(asked) = wishes.size.memory_mib.filter(|&asked| asked > machine_mib) {
+    if let Some(asked) = wishes
+        .size
+        .memory(slots)
+        .filter(|&asked| asked > machine_mib)
+    {
         return Err(format!(
             "it asks for {asked} MiB of memory and the machine has {machine_mib}; ask for less"
         ));
@@ -80,12 +71,40 @@ pub fn check(order: &Order, machine_mib: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// Looks the name of a job over.
+///
+/// # Errors
+/// In words.
+pub fn check_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.len() > MOST_NAME || name.chars().any(char::is_control) {
+        return Err(format!(
+            "the name '{}' cannot be shown; use 1 to {MOST_NAME} bytes without control characters",
+            name.escape_debug()
+        ));
+    }
+    Ok(())
+}
+
+/// Looks the account of a job over.
+///
+/// # Errors
+/// In words.
+pub fn check_account(account: &str) -> Result<(), String> {
+    match account.chars().any(char::is_control) {
+        true => Err(format!(
+            "the account '{}' cannot be shown; use no control characters",
+            account.escape_debug()
+        )),
+        false => Ok(()),
+    }
+}
+
 /// The name of a job: as asked for, or that of its program.
 #[must_use]
 pub fn name(order: &Order) -> String {
     let of_program = || {
         let first = order.arguments.first()?;
-        let file = std::path::Path::new(&first.0).file_name()?;
+        let file = Path::new(&first.0).file_name()?;
         Some(file.to_string_lossy().into_owned())
     };
     match (&order.wishes.name, &order.script) {
@@ -102,6 +121,90 @@ fn usual_names(dialect: Dialect, entry: &Entry) -> [String; 2] {
         (Dialect::Slurm, Some(_)) => ["slurm-%A_%a.out".into(), "slurm-%A_%a.err".into()],
         (Dialect::Pbs, None) => ["%x.o%j".into(), "%x.e%j".into()],
         (Dialect::Pbs, Some(_)) => ["%x.o%A.%a".into(), "%x.e%A.%a".into()],
+        (Dialect::LoadLeveler, _) => ["/dev/null".into(), "/dev/null".into()],
+    }
+}
+
+/// Where the output of a job goes.
+#[derive(Debug)]
+pub struct Outputs {
+    /// Relative to the directory of the command.
+    pub stdout: String,
+    /// None when both go to one file.
+    pub stderr: Option<String>,
+    /// Names in the folders that the two above may be.
+    pub names: [String; 2],
+}
+
+fn names_of<'a>(entry: &'a Entry, shared: &'a Shared, host: &'a str) -> Names<'a> {
+    Names {
+        job: entry.job.id,
+        array: entry.job.array.zip(entry.task),
+        name: &entry.name,
+        user: &shared.user,
+        host,
+    }
+}
+
+/// Replaces what PBS replaces in a path, and the home directory before it.
+fn in_path(path: &str, dialect: Dialect, entry: &Entry, shared: &Shared, host: &str) -> String {
+    let home = variable(shared, "HOME").map(|home| String::from_utf8_lossy(home).into_owned());
+    let home = home.unwrap_or_default();
+    let path = match path.strip_prefix("~/") {
+        Some(rest) if !home.is_empty() => format!("{home}/{rest}"),
+        _ => path.to_owned(),
+    };
+    if dialect != Dialect::Pbs || !path.contains(['$', '^']) {
+        return path;
+    }
+    let index = entry.task.map(|task| task.to_string()).unwrap_or_default();
+    let name = entry.name.replace('/', "_");
+    let job = pbs_name(entry.job.id, entry.job.array.zip(entry.task), host);
+    let mut path = path.replace("^array_index^", &index);
+    for (variable, value) in [
+        ("PBS_JOBID", &job),
+        ("PBS_JOBNAME", &name),
+        ("PBS_ARRAYID", &index),
+        ("PBS_ARRAY_INDEX", &index),
+        ("HOME", &home),
+    ] {
+        path = path.replace(&format!("${{{variable}}}"), value);
+        path = path.replace(&format!("${variable}"), value);
+    }
+    path
+}
+
+/// Finds out where the output of a job goes.
+#[must_use]
+pub fn outputs(entry: &Entry, shared: &Shared, wishes: &Wishes, host: &str) -> Outputs {
+    let dialect = wishes.dialect.unwrap_or_default();
+    let names = names_of(entry, shared, host);
+    let [usual_out, usual_err] = usual_names(dialect, entry).map(|name| expand(&name, &names));
+    let named = |pattern: &Option<String>| {
+        let pattern = pattern.as_ref()?;
+        Some(expand(
+            &in_path(pattern, dialect, entry, shared, host),
+            &names,
+        ))
+    };
+    let (stdout, stderr) = (named(&wishes.output.stdout), named(&wishes.output.stderr));
+    // Slurm joins both unless a second file is named, PBS does so only when asked.
+    let joined = wishes.output.joined.unwrap_or(match dialect {
+        Dialect::Slurm => Joined::Stdout,
+        Dialect::Pbs | Dialect::LoadLeveler => Joined::Apart,
+    });
+    let (stdout, stderr) = match joined {
+        Joined::Stdout => (stdout.or(stderr).unwrap_or_else(|| usual_out.clone()), None),
+        Joined::Stderr => (stderr.or(stdout).unwrap_or_else(|| usual_err.clone()), None),
+        Joined::Apart => (
+            stdout.unwrap_or_else(|| usual_out.clone()),
+            Some(stderr.unwrap_or_else(|| usual_err.clone())),
+        ),
+    };
+    Outputs {
+        stderr: stderr.filter(|path| *path != stdout),
+        stdout,
+        names: [usual_out, usual_err],
     }
 }
 
@@ -113,6 +216,7 @@ pub fn job_order(
     order: Order,
     host: &str,
     folder: &JobFolder,
+    program: &Path,
 ) -> JobOrder {
     let Order {
         wishes,
@@ -120,171 +224,40 @@ pub fn job_order(
         arguments,
     } = order;
     let dialect = wishes.dialect.unwrap_or_default();
-    let names = Names {
-        job: entry.job.id,
-        array: entry.job.array.zip(entry.task),
-        name: &entry.name,
-        user: &shared.user,
-        host,
-    };
-    let [usual_out, usual_err] = usual_names(dialect, entry).map(|name| expand(&name, &names));
-    let named = |pattern: &Option<String>| pattern.as_ref().map(|p| expand(p, &names));
-    let (stdout, stderr) = (named(&wishes.output.stdout), named(&wishes.output.stderr));
-    // Slurm joins both unless a second file is named, PBS does so only when asked.
-    let joined = wishes.output.joined.unwrap_or(match dialect {
-        Dialect::Slurm => Joined::Stdout,
-        Dialect::Pbs => Joined::Apart,
-    });
-    let (stdout, stderr) = match joined {
-        Joined::Stdout => (stdout.or(stderr).unwrap_or_else(|| usual_out.clone()), None),
-        Joined::Stderr => (stderr.or(stdout).unwrap_or_else(|| usual_err.clone()), None),
-        Joined::Apart => (
-            stdout.unwrap_or_else(|| usual_out.clone()),
-            Some(stderr.unwrap_or_else(|| usual_err.clone())),
-        ),
-    };
-    let stderr = stderr.filter(|path| *path != stdout);
-    let home = || {
-        let home = shared.environment.iter();
-        home.rev()
-            .find_map(|variable| variable.0.as_bytes().strip_prefix(b"HOME="))
-            .map(|home| Bytes::from(home.to_vec()))
-    };
+    let Outputs {
+        stdout,
+        stderr,
+        names,
+    } = outputs(entry, shared, &wishes, host);
+    let home = || variable(shared, "HOME").map(|home| Bytes::from(home.to_vec()));
     let asked = wishes.directory.as_ref().map(|directory| {
-        let directory = std::path::Path::new(&shared.directory.0).join(directory);
+        let directory = in_path(directory, dialect, entry, shared, host);
+        let directory = Path::new(&shared.directory.0).join(directory);
         Bytes(directory.into_os_string())
     });
     let directory = asked
         .or_else(|| (dialect == Dialect::Pbs).then(home).flatten())
         .unwrap_or_else(|| shared.directory.clone());
     // The files of output belong to where the command was called, wherever the job itself begins.
-    let place = |path: String| {
-        Bytes(
-            std::path::Path::new(&shared.directory.0)
-                .join(path)
-                .into_os_string(),
-        )
-    };
+    let place = |path: String| Bytes(Path::new(&shared.directory.0).join(path).into_os_string());
     let slots = entry.job.slots;
     JobOrder {
         job: entry.job.id,
-        environment: environment(entry, shared, &wishes, host, folder),
+        environment: variables::environment(entry, shared, &wishes, host, folder, program),
         script,
         arguments,
         directory,
         stdout: place(stdout),
         stderr: stderr.map(place),
-        names: [usual_out, usual_err],
+        names,
+        stdin: wishes.input.as_ref().map(|path| {
+            let path = in_path(path, dialect, entry, shared, host);
+            place(expand(&path, &names_of(entry, shared, host)))
+        }),
+        shell: wishes.shell.clone().filter(|shell| shell.starts_with('/')),
         is_append: wishes.output.is_append,
         limit_s: entry.job.limit_s,
         warning: wishes.warning,
         nodes: format!("{host}\n").repeat(wishes.size.tasks().min(slots) as usize),
     }
-}
-
-/// Whether a variable is of a job within which the command was called, not of this one.
-fn is_of_outer_job(variable: &[u8]) -> bool {
-    [&b"SLURM_"[..], b"PBS_", b"MARGAY_JOB_"]
-        .iter()
-        .any(|prefix| variable.starts_with(prefix))
-}
-
-fn environment(
-    entry: &Entry,
-    shared: &Shared,
-    wishes: &margay_core_queue::Wishes,
-    host: &str,
-    folder: &JobFolder,
-) -> Vec<Bytes> {
-    let of_shared = |name: &str| {
-        let prefix = format!("{name}=").into_bytes();
-        let mut all = shared.environment.iter().rev();
-        all.find_map(|v| v.0.as_bytes().strip_prefix(&prefix[..]))
-            .unwrap_or_default()
-            .to_vec()
-    };
-    // What a job gets of a bare environment, as with Slurm.
-    let basic = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER"];
-    let is_basic = |variable: &[u8]| {
-        basic.iter().any(|name| {
-            variable.starts_with(name.as_bytes()) && variable.get(name.len()) == Some(&b'=')
-        })
-    };
-    let mut all: Vec<Bytes> = shared
-        .environment
-        .iter()
-        .filter(|v| !is_of_outer_job(v.0.as_bytes()))
-        .filter(|v| !wishes.is_bare || is_basic(v.0.as_bytes()))
-        .cloned()
-        .collect();
-    let mut put = |name: &str, value: Vec<u8>| {
-        let prefix = format!("{name}=").into_bytes();
-        all.retain(|variable| !variable.0.as_bytes().starts_with(&prefix));
-        let whole = [prefix, value].concat();
-        all.push(Bytes(OsString::from_vec(whole)));
-    };
-    for (name, value) in &wishes.variables {
-        put(name, value.clone().into());
-    }
-    let size = &wishes.size;
-    let (job, tasks) = (entry.job.id.to_string(), size.tasks().to_string());
-    let nodes = size.nodes.unwrap_or(1).to_string();
-    let slots = entry.job.slots.to_string();
-    let directory = shared.directory.0.as_bytes().to_vec();
-    let mut text = |name: &str, value: &str| put(name, value.into());
-    for name in ["SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "MARGAY_JOB_ID"] {
-        text(name, &job);
-    }
-    for name in ["SLURM_JOB_NAME", "PBS_JOBNAME"] {
-        text(name, &entry.name);
-    }
-    for name in ["SLURM_NTASKS", "SLURM_NPROCS", "MARGAY_JOB_TASKS"] {
-        text(name, &tasks);
-    }
-    // One host, of which each node of the job is a part.
-    for name in ["SLURM_JOB_NUM_NODES", "SLURM_NNODES"] {
-        text(name, "1");
-    }
-    for name in [
-        "SLURM_JOB_NODELIST",
-        "SLURM_NODELIST",
-        "SLURMD_NODENAME",
-        "SLURM_SUBMIT_HOST",
-        "PBS_O_HOST",
-    ] {
-        text(name, host);
-    }
-    text("SLURM_TASKS_PER_NODE", &tasks);
-    for name in ["SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "NCPUS"] {
-        text(name, &slots);
-    }
-    if let Some(cpus) = size.cpus_per_task {
-        text("SLURM_CPUS_PER_TASK", &cpus.to_string());
-    }
-    for name in ["SLURM_JOB_PARTITION", "PBS_QUEUE", "PBS_O_QUEUE"] {
-        text(name, &entry.partition);
-    }
-    text("PBS_NP", &tasks);
-    text("PBS_NUM_NODES", &nodes);
-    text("PBS_NUM_PPN", &size.tasks_per_node.unwrap_or(1).to_string());
-    text("PBS_ENVIRONMENT", "PBS_BATCH");
-    if let (Some(array), Some(task)) = (entry.job.array, entry.task) {
-        text("SLURM_ARRAY_JOB_ID", &array.to_string());
-        for name in ["SLURM_ARRAY_TASK_ID", "PBS_ARRAYID", "PBS_ARRAY_INDEX"] {
-            text(name, &task.to_string());
-        }
-    }
-    for (name, of) in [
-        ("PBS_O_HOME", "HOME"),
-        ("PBS_O_PATH", "PATH"),
-        ("PBS_O_SHELL", "SHELL"),
-        ("PBS_O_LOGNAME", "LOGNAME"),
-    ] {
-        put(name, of_shared(of));
-    }
-    put("PBS_NODEFILE", folder.nodes().into_os_string().into_vec());
-    for name in ["SLURM_SUBMIT_DIR", "PBS_O_WORKDIR"] {
-        put(name, directory.clone());
-    }
-    all
 }

@@ -329,6 +329,23 @@ fn answer(service: &Service, request: Request, stream: &UnixStream) -> Answer {
         Request::Wait { jobs } => wait(service, &jobs, stream),
         Request::Cancel { jobs } => said(service.head().cancel(&jobs)),
         Request::Hold { jobs, is_held } => said(service.head().hold(&jobs, is_held)),
+        Request::Show { all, jobs } => match service.head().all_of(all, &jobs) {
+            Ok(details) => {
+                let values = details.iter().map(serde_json::to_value);
+                match values.collect() {
+                    Ok(values) => Answer::Details(values),
+                    Err(error) => Answer::Failed(error.to_string()),
+                }
+            }
+            Err(text) => Answer::Failed(text),
+        },
+        Request::Change { jobs, change } => said(service.head().change(&jobs, &change)),
+        Request::Signal {
+            jobs,
+            signal,
+            to_script,
+        } => said(service.head().signal(&jobs, signal, to_script)),
+        Request::Requeue { jobs } => said(service.head().run_again(&jobs)),
         Request::Explain { job } => said(service.head().explain(job)),
         Request::When { slots, limit_s } => service.head().when(slots, limit_s),
         Request::Set { words } => said(service.head().set(&words)),

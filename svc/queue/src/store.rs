@@ -63,6 +63,8 @@ pub struct Entry {
     pub requeue_codes: Vec<i32>,
     /// The user wishes its end.
     pub is_cancelled: bool,
+    /// Somebody is to be informed of it.
+    pub is_mailed: bool,
 }
 
 impl Entry {
@@ -144,6 +146,8 @@ struct More {
     reservation: Option<String>,
     is_requeued: bool,
     requeue_codes: Vec<i32>,
+    #[serde(default)]
+    is_mailed: bool,
 }
 
 /// The write-ahead log of a store.
@@ -369,7 +373,8 @@ impl Store {
         stored.map(|_| ()).map_err(failed)
     }
 
-    /// Stores what may change of jobs that wait or run: whether they are held or are to end.
+    /// Stores what may change of jobs that wait or run: whether they are held or are to end, and
+    /// what the user may change.
     ///
     /// # Errors
     /// In words; nothing is stored then.
@@ -385,9 +390,16 @@ impl Store {
         for entry in entries {
             let fixed = fixed(entry)?;
             change
-                .prepare_cached("UPDATE jobs SET job = ?2, is_cancelled = ?3 WHERE id = ?1")
+                .prepare_cached(
+                    "UPDATE jobs SET job = ?2, is_cancelled = ?3, name = ?4 WHERE id = ?1",
+                )
                 .and_then(|mut update| {
-                    update.execute(params![entry.job.id as i64, fixed, entry.is_cancelled])
+                    update.execute(params![
+                        entry.job.id as i64,
+                        fixed,
+                        entry.is_cancelled,
+                        entry.name
+                    ])
                 })
                 .map_err(failed)?;
         }
@@ -421,6 +433,26 @@ impl Store {
                 format!("SELECT {COLUMNS} FROM jobs WHERE NOT is_live {condition} ORDER BY id");
             let mut query = self.connection.prepare(&sql)?;
             query.query_map([], row)?.collect()
+        };
+        read().map_err(failed)
+    }
+
+    /// The same jobs, with what they asked for.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn ended_entries(&self, of: Option<JobId>) -> Result<Vec<(Entry, JobRow)>, String> {
+        let read = || -> rusqlite::Result<Vec<(Entry, JobRow)>> {
+            let condition = match of {
+                Some(id) => format!("AND (id = {id} OR array = {id})"),
+                None => String::new(),
+            };
+            let sql =
+                format!("SELECT {COLUMNS} FROM jobs WHERE NOT is_live {condition} ORDER BY id");
+            let mut query = self.connection.prepare(&sql)?;
+            query
+                .query_map([], |found| Ok((entry(found)?, row(found)?)))?
+                .collect()
         };
         read().map_err(failed)
     }
@@ -490,6 +522,7 @@ fn fixed(entry: &Entry) -> Result<String, String> {
             reservation: entry.reservation.clone(),
             is_requeued: entry.is_requeued,
             requeue_codes: entry.requeue_codes.clone(),
+            is_mailed: entry.is_mailed,
         }),
     })
 }
@@ -517,6 +550,7 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         reservation: None,
         is_requeued: false,
         requeue_codes: Vec::new(),
+        is_mailed: false,
     });
     let uid: Option<u32> = row.get(15)?;
     Ok(Entry {
@@ -548,6 +582,7 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         is_requeued: more.is_requeued,
         requeue_codes: more.requeue_codes,
         is_cancelled: row.get(7)?,
+        is_mailed: more.is_mailed,
     })
 }
 

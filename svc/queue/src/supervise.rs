@@ -21,14 +21,15 @@ use margay_sys_os::process::{
     kill_descendants, lead_session, reap,
 };
 use margay_sys_os::signal::{
-    self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SignalFd, SignalSet,
+    self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SignalFd, SignalSet,
 };
 
-use crate::files::{JobEnd, JobFolder, JobOrder};
+use crate::files::{JobEnd, JobFolder, JobOrder, SignalWish};
 use crate::now_s;
 
-/// The head asks by SIGTERM; the others that would end this process are not heeded.
-const HEARD: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCHLD];
+/// The head asks by SIGTERM for the end, and by SIGUSR1 for signals that it has left in the folder;
+/// the others that would end this process are not heeded.
+const HEARD: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGCHLD];
 
 /// `O_NONBLOCK`: to open a pipe that nobody reads is an error then, and not a wait.
 const NONBLOCK: i32 = 0o4000;
@@ -60,7 +61,7 @@ pub fn supervise(folder: &Path) -> Result<(), String> {
         return Ok(());
     };
     let (end, note) = match start(&folder, &order) {
-        Ok(process) => watch(process, &order, &mut signals),
+        Ok(process) => watch(process, &folder, &order, &mut signals),
         Err(text) => (End::NotStarted, text),
     };
     let used = ReapedUsage::now();
@@ -142,17 +143,31 @@ fn start(folder: &JobFolder, order: &JobOrder) -> Result<u32, String> {
         .put(order)
         .map_err(|error| format!("cannot write its script: {error}"))?;
     let first = order.arguments.first().map(|program| program.0.as_os_str());
+    let shell = script.as_ref().and(order.shell.as_ref());
     let program = match (&script, first) {
+        (Some(_), _) if shell.is_some() => PathBuf::from(shell.cloned().unwrap_or_default()),
         (Some(script), _) => script.clone(),
         (None, Some(program)) => look_up(order, program),
         (None, None) => return Err("it has neither script nor program".into()),
     };
     let own = Bytes(program.clone().into_os_string());
-    let arguments = match script {
+    let file = script.map(|script| Bytes(script.into_os_string()));
+    let arguments = match &file {
+        Some(file) if shell.is_some() => {
+            c_strings([&own, file].into_iter().chain(&order.arguments))?
+        }
         Some(_) => c_strings(std::iter::once(&own).chain(&order.arguments))?,
         None => c_strings(&order.arguments)?,
     };
-    let null = File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?;
+    let input = match &order.stdin {
+        Some(path) => Path::new(&order.directory.0).join(&path.0),
+        None => PathBuf::from("/dev/null"),
+    };
+    let input = File::options()
+        .read(true)
+        .custom_flags(NONBLOCK)
+        .open(&input)
+        .map_err(|error| format!("cannot open the input file {}: {error}", input.display()))?;
     let stdout = output(order, &order.stdout, &order.names[0])?;
     let stderr = match &order.stderr {
         Some(path) => output(order, path, &order.names[1])?,
@@ -165,13 +180,16 @@ fn start(folder: &JobFolder, order: &JobOrder) -> Result<u32, String> {
         arguments: &arguments,
         environment: &c_strings(&order.environment)?,
         directory: Some(&c_string(&order.directory.0)?),
-        standard: [null.as_fd(), stdout.as_fd(), stderr.as_fd()],
+        standard: [input.as_fd(), stdout.as_fd(), stderr.as_fd()],
         inherit: &[],
         cores: &[],
         files: FileLimit::now(),
         blocked: SignalSet::of(&[]),
     });
     started.map_err(|failed| match failed.step {
+        Step::Execute if shell.is_some() => {
+            format!("cannot execute its shell {}: {}", program.display(), failed.error)
+        }
         Step::Execute if order.script.is_some() => format!(
             "cannot execute its script: {}; its first line names the shell, such as #!/bin/sh, which has to be there",
             failed.error
@@ -192,7 +210,12 @@ fn to_all(process: u32, number: i32) {
 }
 
 /// Waits until the job has ended, or ends it; returns how.
-fn watch(process: u32, order: &JobOrder, signals: &mut SignalFd) -> (End, String) {
+fn watch(
+    process: u32,
+    folder: &JobFolder,
+    order: &JobOrder,
+    signals: &mut SignalFd,
+) -> (End, String) {
     let begun = Instant::now();
     let limit = order.limit_s.map(Duration::from_secs);
     let mut warning = order.warning.and_then(|warning| {
@@ -211,11 +234,11 @@ fn watch(process: u32, order: &JobOrder, signals: &mut SignalFd) -> (End, String
             && passed >= at
         {
             warning = None;
-            if said.to_script {
-                let _ = signal::send(process, said.signal);
-            } else {
-                to_all(process, said.signal);
-            }
+            let wish = SignalWish {
+                signal: said.signal,
+                to_script: said.to_script,
+            };
+            pass_on(process, wish);
         }
         if ending.is_none() && limit.is_some_and(|limit| passed >= limit) {
             ending = Some(begin_end(process, End::TimeLimit, passed));
@@ -238,8 +261,16 @@ fn watch(process: u32, order: &JobOrder, signals: &mut SignalFd) -> (End, String
             std::thread::sleep(RETRY);
         }
         while let Some(received) = signals.take() {
-            if received.signal == SIGTERM && ending.is_none() {
-                ending = Some(begin_end(process, End::Cancelled, begun.elapsed()));
+            match received.signal {
+                SIGTERM if ending.is_none() => {
+                    ending = Some(begin_end(process, End::Cancelled, begun.elapsed()));
+                }
+                SIGUSR1 => {
+                    for wish in folder.take_signals() {
+                        pass_on(process, wish);
+                    }
+                }
+                _ => {}
             }
         }
     };
@@ -250,6 +281,14 @@ fn watch(process: u32, order: &JobOrder, signals: &mut SignalFd) -> (End, String
         (None, None, signal) => End::Signal(signal.unwrap_or(0)),
     };
     finish(end, order, are_gone)
+}
+
+fn pass_on(process: u32, wish: SignalWish) {
+    if wish.to_script {
+        let _ = signal::send(process, wish.signal);
+    } else {
+        to_all(process, wish.signal);
+    }
 }
 
 fn begin_end(process: u32, end: End, passed: Duration) -> (End, Duration) {

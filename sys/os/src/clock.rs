@@ -97,3 +97,59 @@ pub fn resolution_s() -> f64 {
     let ts = clock_getres(ClockId::Monotonic);
     ts.tv_sec as f64 + ts.tv_nsec as f64 * 1e-9
 }
+
+/// A moment as the calendar and the clock on the wall show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Local {
+    pub year: i32,
+    /// 1 to 12.
+    pub month: u32,
+    /// 1 to 31.
+    pub day: u32,
+    pub hour: u32,
+    pub minute: u32,
+    pub second: u32,
+    /// Days since Sunday.
+    pub weekday: u32,
+}
+
+/// Shows seconds since 1970 in the local time zone.
+#[must_use]
+pub fn local(at_s: u64) -> Local {
+    let at = at_s.min(i64::MAX as u64 >> 1) as libc::time_t;
+    // SAFETY: all zeros are a valid `tm`; both pointers are valid during the call, which writes the
+    // second. A moment that it cannot show leaves the zeros.
+    let tm = unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&raw const at, &raw mut tm);
+        tm
+    };
+    Local {
+        year: tm.tm_year.saturating_add(1900),
+        month: (tm.tm_mon + 1) as u32,
+        day: tm.tm_mday as u32,
+        hour: tm.tm_hour as u32,
+        minute: tm.tm_min as u32,
+        second: tm.tm_sec as u32,
+        weekday: tm.tm_wday as u32,
+    }
+}
+
+/// When a day begins in the local time zone, in seconds since 1970; none when there is no such day.
+#[must_use]
+pub fn local_midnight(year: i32, month: i32, day: i32) -> Option<u64> {
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // SAFETY: all zeros are a valid `tm`, and the pointer is valid during the call.
+    let at = unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        tm.tm_year = year - 1900;
+        tm.tm_mon = month - 1;
+        tm.tm_mday = day;
+        // Whether summer time counts is looked up.
+        tm.tm_isdst = -1;
+        libc::mktime(&raw mut tm)
+    };
+    u64::try_from(at).ok()
+}

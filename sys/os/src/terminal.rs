@@ -30,6 +30,54 @@ pub fn is_terminal_of(pid: u32, number: u32) -> bool {
     opened.is_ok_and(|file| file.is_terminal())
 }
 
+/// Rows and columns of a terminal; none when it is none, or does not know.
+#[must_use]
+pub fn size(fd: BorrowedFd<'_>) -> Option<(u16, u16)> {
+    let size = rustix::termios::tcgetwinsize(fd).ok()?;
+    (size.ws_row > 0 && size.ws_col > 0).then_some((size.ws_row, size.ws_col))
+}
+
+/// Sets rows and columns of a terminal; its foreground processes get SIGWINCH.
+pub fn set_size(fd: BorrowedFd<'_>, rows: u16, columns: u16) {
+    let size = rustix::termios::Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    let _ = rustix::termios::tcsetwinsize(fd, size);
+}
+
+/// A terminal that passes every byte on as it is typed, until this is dropped.
+#[derive(Debug)]
+pub struct RawMode {
+    terminal: OwnedFd,
+    before: rustix::termios::Termios,
+}
+
+impl RawMode {
+    /// Puts the terminal into this mode.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn enter(fd: BorrowedFd<'_>) -> io::Result<RawMode> {
+        let before = rustix::termios::tcgetattr(fd)?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        let terminal = fd.try_clone_to_owned()?;
+        rustix::termios::tcsetattr(&terminal, rustix::termios::OptionalActions::Now, &raw)?;
+        Ok(RawMode { terminal, before })
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        // What is on its way to the screen is shown first.
+        let action = rustix::termios::OptionalActions::Drain;
+        let _ = rustix::termios::tcsetattr(&self.terminal, action, &self.before);
+    }
+}
+
 /// The master side of a pseudo-terminal. Dropping it hangs the terminal up.
 #[derive(Debug)]
 pub struct Pty {
@@ -96,5 +144,22 @@ mod tests {
         let _ = master.read_to_end(&mut text);
         assert!(child.wait().unwrap().success());
         assert_eq!(String::from_utf8_lossy(&text).trim(), "yes");
+    }
+
+    #[test]
+    fn a_terminal_has_a_size_and_is_as_it_was_after_raw_mode() {
+        use std::os::fd::AsFd;
+        let pty = Pty::open().unwrap();
+        set_size(pty.master.as_fd(), 33, 101);
+        assert_eq!(size(pty.slave.as_fd()), Some((33, 101)));
+        let echoes = |pty: &Pty| {
+            let mode = rustix::termios::tcgetattr(&pty.slave).unwrap();
+            mode.local_modes.contains(rustix::termios::LocalModes::ECHO)
+        };
+        assert!(echoes(&pty));
+        let raw = RawMode::enter(pty.slave.as_fd()).unwrap();
+        assert!(!echoes(&pty));
+        drop(raw);
+        assert!(echoes(&pty));
     }
 }

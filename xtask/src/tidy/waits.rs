@@ -247,6 +247,34 @@ const PLACES: &[(&str, &str)] = &[
         "the sleep of a worker on its own futex word",
     ),
     (
+        "svc/batch/src/api.rs",
+        "the API waits for requests and signals: descriptors",
+    ),
+    (
+        "svc/batch/src/api/events.rs",
+        "one who follows events pauses between two looks at the queue",
+    ),
+    (
+        "svc/batch/src/top.rs",
+        "the live view of the queue pauses between two views, and hears keys",
+    ),
+    (
+        "svc/batch/src/interactive/allocation.rs",
+        "a command waits for its job: the attendant's call, the head, signals",
+    ),
+    (
+        "svc/batch/src/interactive/attendant.rs",
+        "the program of an interactive job passes output on: descriptors; what outlives its command has two seconds",
+    ),
+    (
+        "svc/batch/src/interactive/session.rs",
+        "the command's side of an interactive job: its socket and signals",
+    ),
+    (
+        "svc/batch/src/slurm/srun.rs",
+        "a step of a job waits for slots that other steps have",
+    ),
+    (
         "svc/pfs/src/mounts.rs",
         "a command waits for the end of a mount whose service was killed",
     ),
@@ -265,6 +293,10 @@ const PLACES: &[(&str, &str)] = &[
     (
         "svc/check/src/places.rs",
         "the reader of debug information ends when its input does",
+    ),
+    (
+        "svc/queue/src/mail.rs",
+        "what sends a letter waits for sendmail: 30 seconds at most",
     ),
     (
         "svc/queue/src/serve.rs",

@@ -3,39 +3,99 @@
 use crate::job::{After, Dependency};
 use crate::script::{Found, memory};
 use crate::time::duration;
-use crate::wishes::{Array, Joined, Warning, Wishes};
+use crate::wishes::{Array, Joined, MailEvent, Warning, Wishes};
 
-/// Options: the letter or a blank, the word, and whether they have a value.
-const OPTIONS: &[(char, &str, bool)] = &[
-    ('A', "account", true),
-    ('a', "array", true),
-    ('c', "cpus-per-task", true),
-    ('D', "chdir", true),
-    ('d', "dependency", true),
-    ('e', "error", true),
-    ('H', "hold", false),
-    ('J', "job-name", true),
-    ('N', "nodes", true),
-    ('n', "ntasks", true),
-    ('o', "output", true),
-    ('p', "partition", true),
-    ('Q', "quiet", false),
-    ('t', "time", true),
-    (' ', "comment", true),
-    (' ', "exclusive", false),
-    (' ', "export", true),
-    (' ', "get-user-env", false),
-    (' ', "mail-type", true),
-    (' ', "mail-user", true),
-    (' ', "mem", true),
-    (' ', "no-requeue", false),
-    (' ', "ntasks-per-node", true),
-    (' ', "open-mode", true),
-    (' ', "priority", true),
-    (' ', "requeue", false),
-    (' ', "requeue-exit", true),
-    (' ', "reservation", true),
-    (' ', "signal", true),
+/// Whether an option has a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    Nothing,
+    Value,
+    /// Behind `=` only.
+    Perhaps,
+}
+
+use Takes::{Nothing, Perhaps, Value};
+
+/// An option: the letter or a blank, the word, and whether it has a value.
+pub type Known = (char, &'static str, Takes);
+
+const OPTIONS: &[Known] = &[
+    ('A', "account", Value),
+    ('a', "array", Value),
+    ('B', "extra-node-info", Value),
+    ('b', "begin", Value),
+    ('C', "constraint", Value),
+    ('c', "cpus-per-task", Value),
+    ('D', "chdir", Value),
+    ('d', "dependency", Value),
+    ('e', "error", Value),
+    ('F', "nodefile", Value),
+    ('G', "gpus", Value),
+    ('H', "hold", Nothing),
+    ('i', "input", Value),
+    ('J', "job-name", Value),
+    ('k', "no-kill", Perhaps),
+    ('L', "licenses", Value),
+    ('M', "clusters", Value),
+    ('m', "distribution", Value),
+    ('N', "nodes", Value),
+    ('n', "ntasks", Value),
+    ('O', "overcommit", Nothing),
+    ('o', "output", Value),
+    ('p', "partition", Value),
+    ('Q', "quiet", Nothing),
+    ('q', "qos", Value),
+    ('s', "oversubscribe", Perhaps),
+    ('t', "time", Value),
+    ('v', "verbose", Nothing),
+    ('w', "nodelist", Value),
+    ('x', "exclude", Value),
+    (' ', "acctg-freq", Value),
+    (' ', "bb", Value),
+    (' ', "comment", Value),
+    (' ', "contiguous", Nothing),
+    (' ', "cores-per-socket", Value),
+    (' ', "cpu-freq", Value),
+    (' ', "cpus-per-gpu", Value),
+    (' ', "exclusive", Perhaps),
+    (' ', "export", Value),
+    (' ', "get-user-env", Perhaps),
+    (' ', "gpus-per-node", Value),
+    (' ', "gpus-per-task", Value),
+    (' ', "gres", Value),
+    (' ', "hint", Value),
+    (' ', "kill-on-invalid-dep", Value),
+    (' ', "mail-type", Value),
+    (' ', "mail-user", Value),
+    (' ', "mem", Value),
+    (' ', "mem-bind", Value),
+    (' ', "mem-per-cpu", Value),
+    (' ', "mem-per-gpu", Value),
+    (' ', "mincpus", Value),
+    (' ', "nice", Perhaps),
+    (' ', "no-requeue", Nothing),
+    (' ', "ntasks-per-core", Value),
+    (' ', "ntasks-per-node", Value),
+    (' ', "ntasks-per-socket", Value),
+    (' ', "open-mode", Value),
+    (' ', "priority", Value),
+    (' ', "profile", Value),
+    (' ', "propagate", Perhaps),
+    (' ', "requeue", Nothing),
+    (' ', "requeue-exit", Value),
+    (' ', "reservation", Value),
+    (' ', "share", Nothing),
+    (' ', "signal", Value),
+    (' ', "sockets-per-node", Value),
+    (' ', "spread-job", Nothing),
+    (' ', "switches", Value),
+    (' ', "tasks-per-node", Value),
+    (' ', "threads-per-core", Value),
+    (' ', "time-min", Value),
+    (' ', "tmp", Value),
+    (' ', "use-min-nodes", Nothing),
+    (' ', "wckey", Value),
+    (' ', "workdir", Value),
 ];
 
 /// Applies the options of a line to `wishes`.
@@ -43,46 +103,125 @@ const OPTIONS: &[(char, &str, bool)] = &[
 /// # Errors
 /// In words that name the option.
 pub fn options(words: &[String], wishes: &mut Wishes) -> Result<(), String> {
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let (found, name, has_value) = look_up(word)?;
-        let mut found = found;
-        if has_value && found.value.is_none() {
-            found.value = words.next().cloned();
-        }
-        apply(name, &found, wishes)?;
+    let line = command(words, &[], wishes)?;
+    match words.get(line.end) {
+        Some(word) => Err(unknown(word)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-/// Finds the option of a word.
-fn look_up(word: &str) -> Result<(Found, &'static str, bool), String> {
-    let unknown = || format!("'{word}' is not supported; leave it out if the job can do without");
+/// What a command line has beside what the job asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    /// The command's own options.
+    pub own: Vec<(&'static str, Option<String>)>,
+    /// Place of the first word that is no option; the number of words when there is none.
+    pub end: usize,
+}
+
+impl Line {
+    /// Whether an option of the command is there.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.own.iter().any(|(own, _)| *own == name)
+    }
+
+    /// The last value of an option of the command.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<&str> {
+        let mut all = self.own.iter().rev();
+        all.find(|(own, _)| *own == name)?.1.as_deref()
+    }
+}
+
+/// Applies the options of a command to `wishes`, up to the first word that is none. `own` are those
+/// that the command has beside.
+///
+/// # Errors
+/// In words that name the option.
+pub fn command(
+    words: &[String],
+    own: &'static [Known],
+    wishes: &mut Wishes,
+) -> Result<Line, String> {
+    let mut line = Line::default();
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        if !word.starts_with('-') || word == "-" {
+            break;
+        }
+        at += 1;
+        if word == "--" {
+            break;
+        }
+        let mut rest = word.clone();
+        // Letters without a value may stand together.
+        loop {
+            let (mut found, (letter, name, takes), tail) = look_up(&rest, own)?;
+            if takes == Value && found.value.is_none() {
+                found.value = words.get(at).cloned();
+                at += 1;
+            }
+            if own.contains(&(letter, name, takes)) {
+                if takes == Value {
+                    found.value()?;
+                }
+                line.own.push((name, found.value));
+            } else {
+                apply(name, &found, wishes)?;
+            }
+            match tail {
+                Some(tail) => rest = tail,
+                None => break,
+            }
+        }
+    }
+    line.end = at.min(words.len());
+    Ok(line)
+}
+
+fn unknown(word: &str) -> String {
+    format!("'{word}' is not supported; leave it out if the job can do without")
+}
+
+/// Finds the option of a word, and what is left of a word of several letters.
+fn look_up(word: &str, own: &[Known]) -> Result<(Found, Known, Option<String>), String> {
+    let unknown = || unknown(word);
+    let all = || own.iter().chain(OPTIONS);
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = match long.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (long, None),
         };
-        let &(_, name, has_value) = OPTIONS
-            .iter()
-            .find(|option| option.1 == name)
-            .ok_or_else(unknown)?;
-        let shown = format!("--{name}");
-        return Ok((Found { shown, value }, name, has_value));
+        // As getopt has it, the beginning of a name is enough where it is that of one alone.
+        let exact = all().find(|option| option.1 == name);
+        let mut begun = all().filter(|option| option.1.starts_with(name));
+        let option = match (exact, begun.next(), begun.next()) {
+            (Some(option), ..) | (None, Some(option), None) if !name.is_empty() => *option,
+            _ => return Err(unknown()),
+        };
+        if option.2 == Nothing && value.is_some() {
+            return Err(unknown());
+        }
+        let shown = format!("--{}", option.1);
+        return Ok((Found { shown, value }, option, None));
     }
     let mut letters = word.strip_prefix('-').ok_or_else(unknown)?.chars();
     let letter = letters.next().filter(|c| *c != ' ').ok_or_else(unknown)?;
-    let &(_, name, has_value) = OPTIONS
-        .iter()
+    let option = *all()
         .find(|option| option.0 == letter)
         .ok_or_else(unknown)?;
     let rest = letters.as_str();
-    let value = (!rest.is_empty()).then(|| rest.strip_prefix('=').unwrap_or(rest).to_owned());
-    if !has_value && value.is_some() {
-        return Err(unknown());
-    }
     let shown = format!("-{letter}");
-    Ok((Found { shown, value }, name, has_value))
+    let (value, tail) = match option.2 {
+        _ if rest.is_empty() => (None, None),
+        Nothing => (None, Some(format!("-{rest}"))),
+        Value | Perhaps => (
+            Some(rest.strip_prefix('=').unwrap_or(rest).to_owned()),
+            None,
+        ),
+    };
+    Ok((Found { shown, value }, option, tail))
 }
 
 fn apply(name: &str, found: &Found, wishes: &mut Wishes) -> Result<(), String> {
@@ -90,13 +229,14 @@ fn apply(name: &str, found: &Found, wishes: &mut Wishes) -> Result<(), String> {
         "account" => wishes.account = Some(found.text()?),
         "array" => wishes.array = Some(Array::parse(found.value()?)?),
         "cpus-per-task" => wishes.size.cpus_per_task = Some(found.count()?),
-        "chdir" => wishes.directory = Some(found.text()?),
+        "chdir" | "workdir" => wishes.directory = Some(found.text()?),
         "dependency" => wishes.after = dependencies(found.value()?)?,
         "error" => {
             wishes.output.stderr = Some(found.text()?);
             wishes.output.joined.get_or_insert(Joined::Apart);
         }
         "hold" => wishes.is_held = Some(true),
+        "input" => wishes.input = Some(found.text()?),
         "job-name" => wishes.name = Some(found.text()?),
         "nodes" => {
             // A range's least is enough.
@@ -112,7 +252,9 @@ fn apply(name: &str, found: &Found, wishes: &mut Wishes) -> Result<(), String> {
         "output" => wishes.output.stdout = Some(found.text()?),
         "partition" => wishes.partition = Some(found.text()?),
         "time" => wishes.limit_s = Some(duration(found.value()?, false)?),
-        "exclusive" if found.value.is_none() => wishes.size.is_exclusive = true,
+        "exclusive" if found.value.as_deref().is_none_or(|v| v == "user") => {
+            wishes.size.is_exclusive = true
+        }
         "export" => export(found.value()?, wishes),
         "mem" => {
             let wrong = || found.wrong("memory such as 4G or 500M");
@@ -120,8 +262,27 @@ fn apply(name: &str, found: &Found, wishes: &mut Wishes) -> Result<(), String> {
             // 0 means all of it, which is what a job may use anyway.
             wishes.size.memory_mib = Some(mib).filter(|&mib| mib > 0);
         }
-        "mail-type" if !found.value()?.eq_ignore_ascii_case("none") => return Err(found.unknown()),
-        "ntasks-per-node" => wishes.size.tasks_per_node = Some(found.count()?),
+        "mem-per-cpu" => {
+            let wrong = || found.wrong("memory such as 4G or 500M");
+            let mib = memory(found.value()?, 1 << 20).ok_or_else(wrong)?;
+            wishes.size.slot_memory_mib = Some(mib).filter(|&mib| mib > 0);
+        }
+        "mail-type" => {
+            for word in found.value()?.split(',') {
+                let wrong = || found.wrong("BEGIN, END, FAIL, TIME_LIMIT, REQUEUE, ALL or NONE");
+                MailEvent::of_slurm(word, &mut wishes.mail).ok_or_else(wrong)?;
+            }
+        }
+        "mail-user" => wishes.mail_to = Some(found.text()?),
+        "comment" => wishes.comment = Some(found.text()?),
+        "nice" => {
+            let lower: i64 = match &found.value {
+                None => 100,
+                Some(value) => value.parse().map_err(|_| found.wrong("a whole number"))?,
+            };
+            wishes.priority = Some(lower.saturating_neg());
+        }
+        "ntasks-per-node" | "tasks-per-node" => wishes.size.tasks_per_node = Some(found.count()?),
         "open-mode" => match found.value()? {
             "append" => wishes.output.is_append = true,
             "truncate" => wishes.output.is_append = false,
@@ -142,11 +303,76 @@ fn apply(name: &str, found: &Found, wishes: &mut Wishes) -> Result<(), String> {
         }
         "reservation" => wishes.reservation = Some(found.text()?),
         "signal" => wishes.warning = Some(warning(found)?),
-        // What asks for nothing: remarks, whom mail would go to, and what is so anyway.
-        "comment" | "get-user-env" | "mail-type" | "mail-user" | "quiet" => {}
+        _ => return refuse(name, found),
+    }
+    Ok(())
+}
+
+/// Refuses what asks for something that is not there; what asks for nothing passes.
+fn refuse(name: &str, found: &Found) -> Result<(), String> {
+    match name {
+        "gpus" | "gpus-per-node" | "gpus-per-task" | "cpus-per-gpu" | "mem-per-gpu" => {
+            return Err(missing(found, "GPUs are not resources of the queue"));
+        }
+        "gres" if found.value()?.eq_ignore_ascii_case("none") => {}
+        "gres" => {
+            return Err(missing(
+                found,
+                "there are no generic resources, such as GPUs",
+            ));
+        }
+        "constraint" => return Err(missing(found, "nodes have no features to choose from")),
+        "licenses" => return Err(missing(found, "there are no licenses")),
+        "begin" => return Err(missing(found, "a job cannot wait for a time of day")),
+        "clusters" => return Err(missing(found, "the queue has one machine")),
+        "bb" => return Err(missing(found, "there is no burst buffer")),
+        "nodelist" | "nodefile" | "exclude" => {
+            return Err(missing(found, "the queue chooses the nodes"));
+        }
+        // What asks for nothing that a job could miss: remarks, where its threads are, which
+        // policy it has, and what is so anyway.
+        "acctg-freq"
+        | "contiguous"
+        | "cores-per-socket"
+        | "cpu-freq"
+        | "distribution"
+        | "extra-node-info"
+        | "get-user-env"
+        | "hint"
+        | "kill-on-invalid-dep"
+        | "mem-bind"
+        | "mincpus"
+        | "no-kill"
+        | "ntasks-per-core"
+        | "ntasks-per-socket"
+        | "overcommit"
+        | "oversubscribe"
+        | "profile"
+        | "propagate"
+        | "qos"
+        | "quiet"
+        | "share"
+        | "sockets-per-node"
+        | "spread-job"
+        | "switches"
+        | "threads-per-core"
+        | "time-min"
+        | "tmp"
+        | "use-min-nodes"
+        | "verbose"
+        | "wckey" => {}
         _ => return Err(found.unknown()),
     }
     Ok(())
+}
+
+/// Why an option is refused whose meaning is known.
+fn missing(found: &Found, why: &str) -> String {
+    let value = found.value.as_deref().unwrap_or_default();
+    format!(
+        "{}={value} is not supported: {why}; leave it out if the job can do without",
+        found.shown
+    )
 }
 
 /// `--export=ALL`, `NONE`, or names with values; with `ALL` or without.
@@ -197,21 +423,23 @@ fn warning(found: &Found) -> Result<Warning, String> {
 ///
 /// # Errors
 /// In words.
-pub(super) fn dependencies(text: &str) -> Result<Vec<Dependency>, String> {
+pub fn dependencies(text: &str) -> Result<Vec<Dependency>, String> {
     let wrong = |part: &str| {
         format!(
-            "'{part}' is no dependency; write for example afterok:12 or afterany:12:13; the kinds are after, afterok, \
-             afternotok and afterany"
+            "'{part}' is no dependency that is supported; write for example afterok:12 or afterany:12:13; the kinds are \
+             after, afterok, afternotok and afterany"
         )
     };
     let mut found = Vec::new();
     for part in text.split(',') {
         let mut words = part.split(':');
-        let after = match words.next() {
-            Some("after") => After::Start,
-            Some("afterok") => After::Ok,
-            Some("afternotok") => After::NotOk,
-            Some("afterany") => After::Any,
+        let kind = words.next().unwrap_or_default();
+        // Torque has kinds of its own for arrays.
+        let after = match kind.strip_suffix("array").unwrap_or(kind) {
+            "after" | "afterstart" => After::Start,
+            "afterok" => After::Ok,
+            "afternotok" => After::NotOk,
+            "afterany" => After::Any,
             _ => return Err(wrong(part)),
         };
         let before = found.len();

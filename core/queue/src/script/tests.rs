@@ -53,27 +53,84 @@ fn what_is_not_known_is_refused_with_its_line() {
     for (script, named) in [
         (
             "#SBATCH -n 2\n#SBATCH --gres=gpu:1\n",
-            "line 2: '--gres=gpu:1'",
+            "line 2: --gres=gpu:1",
         ),
         ("#SBATCH -n x\n", "line 1: -n x"),
         ("#SBATCH -n\n", "line 1: -n needs a value"),
         ("#SBATCH stray\n", "'stray'"),
-        ("#SBATCH --exclusive=user\n", "--exclusive user"),
+        ("#SBATCH --exclusive=mcs\n", "--exclusive mcs"),
+        (
+            "#SBATCH -C haswell\n",
+            "-C=haswell is not supported: nodes have no features",
+        ),
+        ("#SBATCH --gres=gpu:2\n", "GPUs"),
+        ("#SBATCH hetjob\n", "heterogeneous"),
         ("#SBATCH -J \"a\n", "quotation"),
-        ("#SBATCH --mail-type=END\n", "--mail-type END"),
+        ("#SBATCH --mail-type=SOON\n", "--mail-type SOON"),
         ("#SBATCH -t never\n", "'never'"),
         ("#PBS -I\n", "-I"),
         ("#PBS -l software=x\n", "-l software x"),
         ("#PBS -l nodes=1:gpus=2\n", "nodes"),
         ("#PBS -l select=1:ncpus=1+2:ncpus=2\n", "chunks"),
         ("#PBS -W stagein=x\n", "-W stagein=x"),
-        ("#PBS -m abe\n", "-m abe"),
-        ("#PBS -N a\n#SBATCH -n 1\n", "line 2: #PBS and #SBATCH"),
+        ("#PBS -m xyz\n", "-m xyz"),
+        ("#PBS -N a\n#SBATCH -n 1\n", "line 2: lines of two"),
         ("#BSUB -n 4\n", "LSF"),
-        ("# @ job_type = parallel\n", "LoadLeveler"),
+        ("# @ job_type = parallel\n", "# @ queue"),
+        ("# @ queue\n# @ queue\n", "llsubmit"),
         ("#SBATCH -d afterok\n", "afterok"),
     ] {
         let error = wishes(script).unwrap_err();
         assert!(error.contains(named), "{script}: {error}");
     }
+}
+
+#[test]
+fn an_option_may_stand_directly_behind_the_name() {
+    let wishes = wishes("#!/bin/sh\n#SBATCH--time=20:00:00\n##SBATCH -n 3\n#SBATCHES\n").unwrap();
+    assert_eq!(
+        (wishes.limit_s, wishes.size.tasks),
+        (Some(Some(72_000)), None)
+    );
+}
+
+#[test]
+fn lines_of_nqs_and_loadleveler_are_read() {
+    let script =
+        "#!/bin/sh\n# QSUB -lT 3600,3500 -lM 64mb\n#QSUB -lP 4 -eo -r name\n#@$-q batch\necho\n";
+    let nqs = wishes(script).unwrap();
+    assert_eq!((nqs.size.tasks(), nqs.limit_s), (4, Some(Some(3600))));
+    assert_eq!(nqs.size.memory_mib, Some(64));
+    assert_eq!(
+        (nqs.name.as_deref(), nqs.partition.as_deref()),
+        (Some("name"), Some("batch"))
+    );
+    let script = "#!/bin/sh\n# @ node = 2\n# @ tasks_per_node = 2\n# @ queue\n";
+    let loadleveler = wishes(script).unwrap();
+    assert_eq!(loadleveler.dialect, Some(Dialect::LoadLeveler));
+    assert_eq!(loadleveler.size.tasks(), 4);
+}
+
+#[test]
+fn options_of_commands_end_at_the_first_word_that_is_none() {
+    const OWN: &[super::slurm::Known] = &[(' ', "wrap", super::slurm::Takes::Value)];
+    let words: Vec<String> = [
+        "-HQn", "2", "--time=5", "--par", "p", "--wrap", "x y", "a.sh", "-n3",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let mut wishes = super::Wishes::default();
+    let line = super::slurm::command(&words, OWN, &mut wishes).unwrap();
+    assert_eq!((line.end, line.value("wrap")), (7, Some("x y")));
+    assert_eq!((wishes.size.tasks, wishes.is_held), (Some(2), Some(true)));
+    assert_eq!(wishes.partition.as_deref(), Some("p"));
+    let words: Vec<String> = ["-Iz", "-lnodes=1:ppn=2", "-v", "A='b,c',D", "job", "-n"]
+        .map(str::to_owned)
+        .to_vec();
+    let mut wishes = super::Wishes::default();
+    let line = super::pbs::command(&words, &mut wishes).unwrap();
+    assert!(line.end == 4 && line.is_interactive && line.is_silent);
+    assert_eq!(line.names, ["D"]);
+    assert_eq!(wishes.variables, [("A".into(), "b,c".into())]);
+    assert_eq!(wishes.size.tasks(), 2);
 }

@@ -17,7 +17,7 @@ impl Head {
         next: &mut JobId,
         now_s: u64,
     ) -> Result<Vec<Entry>, String> {
-        prepare::check(order, self.resources.memory_mib)?;
+        prepare::check(order, self.resources.slots, self.resources.memory_mib)?;
         let wishes = &order.wishes;
         let slots = wishes.size.slots(self.resources.slots);
         if let Some(text) = refusal(self.resources.slots, slots) {
@@ -46,7 +46,7 @@ impl Head {
                 array: wishes.array.as_ref().map(|_| first),
                 array_limit: wishes.array.as_ref().and_then(|array| array.limit),
                 slots,
-                memory_mib: wishes.size.memory_mib.unwrap_or(0),
+                memory_mib: wishes.size.memory(self.resources.slots).unwrap_or(0),
                 limit_s: wishes.limit_s.flatten(),
                 priority: wishes.priority.unwrap_or(0),
                 is_held: wishes.is_held.unwrap_or(false),
@@ -67,6 +67,7 @@ impl Head {
             is_requeued: wishes.is_requeued.unwrap_or(false),
             requeue_codes: wishes.requeue_codes.clone(),
             is_cancelled: false,
+            is_mailed: !wishes.mail.is_empty(),
         };
         self.allow(
             &mut entry,

@@ -1,0 +1,475 @@
+//! LoadLeveler's commands.
+
+use std::collections::HashMap;
+
+use margay_core_queue::script::loadleveler::{Step, steps};
+use margay_core_queue::{Dependency, End, JobId, Phase, Wishes, script};
+use margay_svc_queue_wire::{Bytes, Cause, Detail, Machine, Order, Request, Target};
+
+use crate::common::{self, Done, base_name, complain, date, now_s, print, user};
+use crate::words::Takes::{Nothing, Value};
+use crate::words::{Known, Words};
+
+/// The names of the commands.
+pub const NAMES: [&str; 6] = [
+    "llsubmit", "llq", "llcancel", "llstatus", "llhold", "llclass",
+];
+
+/// Runs a command.
+///
+/// # Errors
+/// In words.
+pub fn run(name: &str, words: &[String]) -> Done {
+    match name {
+        "llsubmit" => submit(words),
+        "llq" => llq(words),
+        "llstatus" => status(words),
+        "llclass" => classes(words),
+        name => change(name, words),
+    }
+}
+
+/// Submits the steps of a job command file, one after the other.
+fn submit(words: &[String]) -> Done {
+    const OPTIONS: &[Known] = &[('q', "", Nothing), ('s', "", Nothing), ('X', "", Value)];
+    let words = Words::divide(words, OPTIONS)?;
+    let [file] = words.rest.as_slice() else {
+        return Err(
+            "which job command file? llsubmit takes one, or - for the standard input".into(),
+        );
+    };
+    let text = common::script(Some(file))?;
+    let steps =
+        steps(&String::from_utf8_lossy(&text)).map_err(|error| format!("{file}, {error}"))?;
+    let mut numbers: HashMap<String, JobId> = HashMap::new();
+    let mut accepted: Vec<JobId> = Vec::new();
+    let count = steps.len();
+    for (at, step) in steps.into_iter().enumerate() {
+        let name = step.name.clone();
+        let order = order(step, &text, file, &numbers);
+        let job = order.and_then(|order| common::submit(common::shared()?, order));
+        match job {
+            Ok(job) => {
+                numbers.insert(name.unwrap_or_else(|| at.to_string()), job);
+                accepted.push(job);
+            }
+            Err(text) => {
+                // All or none.
+                let target = |&job: &JobId| Target { job, task: None };
+                let jobs: Vec<Target> = accepted.iter().map(target).collect();
+                if !jobs.is_empty() {
+                    let _ = common::order(&Request::Cancel { jobs });
+                }
+                return Err(format!("step {at}: {text}"));
+            }
+        }
+    }
+    let host = common::machine()?.host;
+    let first = accepted.first().copied().unwrap_or(0);
+    print(&match count {
+        1 => format!("llsubmit: The job \"{host}.{first}\" has been submitted.\n"),
+        _ => format!(
+            "llsubmit: The job \"{host}.{first}\" with {count} job steps has been submitted.\n"
+        ),
+    })?;
+    Ok(0)
+}
+
+/// What the head is asked for a step.
+fn order(
+    step: Step,
+    text: &[u8],
+    file: &str,
+    numbers: &HashMap<String, JobId>,
+) -> Result<Order, String> {
+    let mut wishes = step.wishes;
+    for (name, after) in &step.after {
+        let job = numbers.get(name).copied();
+        let job = job.ok_or_else(|| {
+            format!("the dependency names the step '{name}', which does not stand before it")
+        })?;
+        wishes.after.push(Dependency { after: *after, job });
+    }
+    for name in &step.names {
+        if let Ok(value) = std::env::var(name) {
+            wishes.variables.push((name.clone(), value));
+        }
+    }
+    let arguments = script::split(step.arguments.as_deref().unwrap_or_default())?;
+    let bytes = |word: String| Bytes(word.into());
+    let usual = step.name.or_else(|| base_name(file));
+    let wishes = wishes.or(Wishes {
+        name: usual.or_else(|| Some("job".into())),
+        ..Wishes::default()
+    });
+    Ok(match step.executable {
+        Some(executable) => Order {
+            wishes,
+            script: None,
+            arguments: std::iter::once(executable)
+                .chain(arguments)
+                .map(bytes)
+                .collect(),
+        },
+        None => Order {
+            wishes: match text.starts_with(b"#!") {
+                true => wishes,
+                false => wishes.or(Wishes {
+                    shell: Some("/bin/sh".into()),
+                    ..Wishes::default()
+                }),
+            },
+            script: Some(text.to_vec().into()),
+            arguments: arguments.into_iter().map(bytes).collect(),
+        },
+    })
+}
+
+/// The name of a step.
+fn shown(detail: &Detail, host: &str) -> String {
+    match detail.array {
+        Some((array, task)) => format!("{host}.{array}.{task}"),
+        None => format!("{host}.{}.0", detail.row.id),
+    }
+}
+
+/// Reads the name of a job or a step: `host.12`, `host.12.0`, `12`, `12.0`. The host's name may
+/// have points, too.
+fn target(word: &str) -> Result<Target, String> {
+    let parts: Vec<&str> = word.split('.').collect();
+    let is_number = |text: &&&str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let numbers: Vec<&&str> = parts.iter().rev().take(2).take_while(is_number).collect();
+    let number = match numbers[..] {
+        [only] => only,
+        [_, job] => job,
+        _ => {
+            return Err(format!(
+                "'{word}' is no job; write its number, or host.12.0"
+            ));
+        }
+    };
+    number.parse()
+}
+
+/// The letters of a step's state, and its word.
+fn state(detail: &Detail) -> (&'static str, &'static str) {
+    match (detail.row.phase, detail.cause) {
+        (Phase::Running(_), _) => ("R", "Running"),
+        (Phase::Ended(End::Exit(_) | End::Signal(_)), _) => ("C", "Completed"),
+        (Phase::Ended(End::Cancelled), _) => ("CA", "Canceled"),
+        (Phase::Ended(End::TimeLimit), _) => ("RM", "Removed"),
+        (Phase::Ended(End::NotStarted), _) => ("NR", "Not Run"),
+        (Phase::Ended(End::Lost), _) => ("X", "Rejected"),
+        (_, Some(Cause::Held)) => ("H", "User Hold"),
+        (_, Some(Cause::Dependency | Cause::Never)) => ("NQ", "Not Queued"),
+        _ => ("I", "Idle"),
+    }
+}
+
+fn month_and_time(at: u64) -> String {
+    let t = margay_sys_os::clock::local(at);
+    format!("{}/{} {:02}:{:02}", t.month, t.day, t.hour, t.minute)
+}
+
+fn llq(words: &[String]) -> Done {
+    const OPTIONS: &[Known] = &[
+        ('c', "", Value),
+        ('d', "", Nothing),
+        ('f', "", Value),
+        ('h', "", Value),
+        ('j', "", Value),
+        ('l', "", Nothing),
+        ('r', "", Value),
+        ('s', "", Nothing),
+        ('u', "", Value),
+        ('w', "", Nothing),
+        ('x', "", Nothing),
+    ];
+    let words = Words::divide(words, OPTIONS)?;
+    let jobs: Vec<String> = words
+        .rest
+        .iter()
+        .flat_map(|word| word.split(' '))
+        .map(str::to_owned)
+        .chain(words.list("j"))
+        .collect();
+    let targets: Vec<Target> = jobs
+        .iter()
+        .map(|word| target(word))
+        .collect::<Result<_, _>>()?;
+    let mut details = match common::details(false, targets) {
+        Err(text) if text.starts_with("there is no job") => vec![],
+        other => other?,
+    };
+    let users = words.list("u");
+    let classes = words.list("c");
+    details.retain(|detail| {
+        (users.is_empty() || users.contains(&detail.user))
+            && (classes.is_empty() || classes.contains(&detail.row.partition))
+            && detail.row.ended.is_none()
+    });
+    if details.is_empty() {
+        print("llq: There is currently no job status to report.\n")?;
+        return Ok(0);
+    }
+    let machine = common::machine()?;
+    let host = &machine.host;
+    if words.has("l") || words.has("s") {
+        let all: String = details.iter().map(|detail| long(detail, host)).collect();
+        print(&all)?;
+        return Ok(0);
+    }
+    let raw = words.list("r");
+    if !raw.is_empty() {
+        for detail in &details {
+            let cells: Vec<String> = raw.iter().map(|name| cell(name, detail, host)).collect();
+            print(&format!("{}\n", cells.join("!")))?;
+        }
+        return Ok(0);
+    }
+    let format = match words.has("f") {
+        true => words.list("f"),
+        false => ["%id", "%o", "%dq", "%st", "%p", "%c", "%h"]
+            .map(str::to_owned)
+            .to_vec(),
+    };
+    let heading = |name: &String| {
+        match name.trim_start_matches('%') {
+            "id" => "Id",
+            "o" => "Owner",
+            "dq" => "Submitted",
+            "st" => "ST",
+            "p" => "PRI",
+            "c" => "Class",
+            "h" => "Running On",
+            "jn" => "Job Name",
+            "sn" => "Step Name",
+            "nh" => "NM",
+            "a" => "Account",
+            "dd" => "Disp. Date",
+            other => return other.to_uppercase(),
+        }
+        .to_owned()
+    };
+    let mut lines: Vec<Vec<String>> = vec![format.iter().map(heading).collect()];
+    lines.push(Vec::new());
+    for detail in &details {
+        lines.push(format.iter().map(|name| cell(name, detail, host)).collect());
+    }
+    let width = |n: usize| {
+        let cells = lines.iter().filter_map(|line| line.get(n));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    lines[1] = (0..format.len()).map(|n| "-".repeat(width(n))).collect();
+    let count = |letters: &str| details.iter().filter(|d| state(d).0 == letters).count();
+    let waiting = count("I") + count("NQ");
+    print(&format!(
+        "{}\n{} job step(s) in query, {waiting} waiting, 0 pending, {} running, {} held, 0 preempted\n",
+        common::table(&lines),
+        details.len(),
+        count("R"),
+        count("H")
+    ))?;
+    Ok(0)
+}
+
+/// A field of `llq -f` and `-r`.
+fn cell(name: &str, detail: &Detail, host: &str) -> String {
+    let row = &detail.row;
+    match name.trim_start_matches('%') {
+        "id" => shown(detail, host),
+        "o" => detail.user.clone(),
+        "dq" => month_and_time(row.submitted),
+        "dd" => row.started.map(month_and_time).unwrap_or_default(),
+        "st" => state(detail).0.into(),
+        "p" => (50 + detail.priority).to_string(),
+        "c" => row.partition.clone(),
+        "h" if row.started.is_some() => host.to_owned(),
+        "jn" | "sn" => row.name.clone(),
+        "nh" => detail.wishes.size.nodes.unwrap_or(1).to_string(),
+        "a" => row.account.clone().unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+fn long(detail: &Detail, host: &str) -> String {
+    let row = &detail.row;
+    let size = &detail.wishes.size;
+    let text = |bytes: &Bytes| bytes.0.to_string_lossy().into_owned();
+    let mut lines = vec![
+        ("Job Step Id", shown(detail, host)),
+        ("Job Name", row.name.clone()),
+        ("Owner", detail.user.clone()),
+        ("Queue Date", date(row.submitted)),
+        ("Status", state(detail).1.to_owned()),
+        ("Class", row.partition.clone()),
+        ("User Priority", (50 + detail.priority).to_string()),
+        ("Account", row.account.clone().unwrap_or_default()),
+        ("Initial Working Dir", text(&detail.directory)),
+        ("Out", text(&detail.stdout)),
+        ("Err", text(&detail.stderr)),
+        (
+            "Wall Clk Hard Limit",
+            row.limit_s
+                .map_or_else(|| "undefined".into(), margay_core_queue::shown),
+        ),
+        ("Node", size.nodes.unwrap_or(1).to_string()),
+        ("Total Tasks", size.tasks().to_string()),
+        (
+            "Allocated Host",
+            row.started.map(|_| host.to_owned()).unwrap_or_default(),
+        ),
+    ];
+    if !row.note.is_empty() {
+        lines.push(("Reason", row.note.clone()));
+    }
+    let lines = lines
+        .iter()
+        .map(|(name, value)| format!("{name:>20}: {value}\n"));
+    format!(
+        "=============== Job Step {} ===============\n{}\n",
+        shown(detail, host),
+        lines.collect::<String>()
+    )
+}
+
+/// `llcancel` and `llhold`.
+fn change(name: &str, words: &[String]) -> Done {
+    const OPTIONS: &[Known] = &[
+        ('f', "", Nothing),
+        ('h', "", Value),
+        ('q', "", Nothing),
+        ('r', "", Nothing),
+        ('s', "", Nothing),
+        ('u', "", Value),
+    ];
+    let words = Words::divide(words, OPTIONS)?;
+    let jobs = words.rest.iter().flat_map(|word| word.split(' '));
+    let mut targets: Vec<Target> = jobs.map(target).collect::<Result<_, _>>()?;
+    let users = words.list("u");
+    if !users.is_empty() {
+        let details = common::details(false, vec![])?;
+        let theirs = details.iter().filter(|detail| users.contains(&detail.user));
+        targets.extend(theirs.filter_map(|detail| detail.row.shown.parse::<Target>().ok()));
+    }
+    if targets.is_empty() {
+        return Err("which job? name it, as host.12.0 or by its number".into());
+    }
+    let is_held = !words.has("r");
+    let mut code = 0;
+    for target in targets {
+        let jobs = vec![target];
+        let done = match name {
+            "llcancel" => common::order(&Request::Cancel { jobs }),
+            _ => common::order(&Request::Hold { jobs, is_held }),
+        };
+        match done {
+            Err(text) => {
+                complain(&format!("{name}: {text}"));
+                code = 1;
+            }
+            Ok(()) if words.has("q") => {}
+            Ok(()) => {
+                let what = match (name, is_held) {
+                    ("llcancel", _) => "Cancel",
+                    (_, true) => "Hold",
+                    (_, false) => "Hold release",
+                };
+                print(&format!(
+                    "{name}: {what} command has been sent to the central manager.\n"
+                ))?;
+            }
+        }
+    }
+    Ok(code)
+}
+
+fn status(words: &[String]) -> Done {
+    const OPTIONS: &[Known] = &[
+        ('l', "", Nothing),
+        ('f', "", Value),
+        ('r', "", Value),
+        ('h', "", Value),
+    ];
+    let _ = Words::divide(words, OPTIONS)?;
+    let Machine {
+        host,
+        slots,
+        used,
+        running,
+        waiting,
+        ..
+    } = common::machine()?;
+    let state = match (used, slots) {
+        (0, _) => "Idle",
+        (used, slots) if used >= slots => "Busy",
+        _ => "Run",
+    };
+    let lines = [
+        [
+            "Name", "Schedd", "InQ", "Act", "Startd", "Run", "Slots", "Used", "Arch", "OpSys",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        vec![
+            host.clone(),
+            "Avail".into(),
+            (running + waiting).to_string(),
+            running.to_string(),
+            state.into(),
+            running.to_string(),
+            slots.to_string(),
+            used.to_string(),
+            std::env::consts::ARCH.into(),
+            "Linux".into(),
+        ],
+    ];
+    print(&format!(
+        "{}\nThe Central Manager is defined on {host}\n\nAll machines on the machine_list are present.\n",
+        common::table(&lines)
+    ))?;
+    Ok(0)
+}
+
+fn classes(words: &[String]) -> Done {
+    let _ = Words::divide(words, &[('l', "", Nothing)])?;
+    let machine = common::machine()?;
+    let free = machine.slots.saturating_sub(machine.used);
+    let lines = [
+        [
+            "Name",
+            "MaxJobCPU",
+            "MaxProcCPU",
+            "Free",
+            "Max",
+            "Description",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        vec![
+            "compute".into(),
+            "undefined".into(),
+            "undefined".into(),
+            free.to_string(),
+            machine.slots.to_string(),
+            format!("of {} at {}", user(), date(now_s())),
+        ],
+    ];
+    print(&common::table(&lines))?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_named_as_loadleveler_names_them() {
+        for word in ["12", "12.0", "host.12", "host.12.0", "a.b.host.12.3"] {
+            assert_eq!(target(word).map(|target| target.job), Ok(12), "{word}");
+        }
+        for word in ["", "x", "host", "12.x", "host."] {
+            assert!(target(word).is_err(), "{word}");
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! `scontrol`: all that is known of jobs, the node and the partition; changing jobs.
+
+use margay_core_queue::{Phase, duration};
+use margay_svc_queue_wire::{Change, Machine, Request, Target};
+
+use super::fields::{NOTHING, View, exit, reason, state};
+use super::{PARTITION, VERSION, chosen};
+use crate::common::{self, Done, date, print};
+
+/// Runs the command.
+///
+/// # Errors
+/// In words.
+pub fn run(words: &[String]) -> Done {
+    let is_option = |word: &&String| word.starts_with('-');
+    let is_one_line = words
+        .iter()
+        .filter(is_option)
+        .any(|word| ["-o", "--oneliner"].contains(&word.as_str()));
+    let known = [
+        "-o",
+        "--oneliner",
+        "-d",
+        "--details",
+        "-dd",
+        "-a",
+        "--all",
+        "-Q",
+        "--quiet",
+        "-v",
+        "--verbose",
+    ];
+    if let Some(wrong) = words
+        .iter()
+        .filter(is_option)
+        .find(|w| !known.contains(&w.as_str()))
+    {
+        return Err(format!("option {wrong} is not supported"));
+    }
+    let words: Vec<&str> = words
+        .iter()
+        .filter(|word| !is_option(word))
+        .map(String::as_str)
+        .collect();
+    match words[..] {
+        ["show", "hostnames" | "hostname", list] => hostnames(list),
+        ["show", "hostnames" | "hostname"] => {
+            hostnames(&std::env::var("SLURM_JOB_NODELIST").unwrap_or_default())
+        }
+        ["show", "hostlist" | "hostlistsorted", list] => print(&format!("{list}\n")).map(|()| 0),
+        ["show", what, ref names @ ..] => show(what, names, is_one_line),
+        ["hold" | "uhold", ref jobs @ ..] => hold(jobs, true),
+        ["release", ref jobs @ ..] => hold(jobs, false),
+        ["requeue", ref jobs @ ..] => {
+            let jobs = targets(jobs)?;
+            common::order(&Request::Requeue { jobs }).map(|()| 0)
+        }
+        ["requeuehold", ref jobs @ ..] => {
+            let jobs = targets(jobs)?;
+            common::order(&Request::Requeue { jobs: jobs.clone() })?;
+            let _ = common::order(&Request::Hold {
+                jobs,
+                is_held: true,
+            });
+            Ok(0)
+        }
+        ["update" | "modify", ref items @ ..] => update(items),
+        ["ping"] => {
+            let machine = common::machine()?;
+            print(&format!("Slurmctld(primary) at {} is UP\n", machine.host)).map(|()| 0)
+        }
+        ["version"] => print(&format!("{VERSION}\n")).map(|()| 0),
+        ["wait_job", job] => {
+            common::wait(targets(&[job])?)?;
+            Ok(0)
+        }
+        [command, ..] => Err(format!(
+            "the command {command} is not supported; those that are: show job, node, partition, config, hostnames; hold, \
+             release, requeue, update, ping, version, wait_job"
+        )),
+        [] => Err("no command; scontrol has no dialogue here".into()),
+    }
+}
+
+fn targets(words: &[&str]) -> Result<Vec<Target>, String> {
+    let strip = |word: &&str| {
+        let word = word.trim();
+        let lower = word.to_ascii_lowercase();
+        let at = if lower.starts_with("jobid=") || lower.starts_with("job=") {
+            word.find('=').map_or(0, |at| at + 1)
+        } else {
+            0
+        };
+        word[at..].to_owned()
+    };
+    let words: Vec<String> = words
+        .iter()
+        .map(strip)
+        .flat_map(|word| {
+            word.split([',', ' '])
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+        .filter(|word| !word.is_empty())
+        .collect();
+    if words.is_empty() {
+        return Err("too few arguments: name a job".into());
+    }
+    chosen(&words)
+}
+
+fn hold(jobs: &[&str], is_held: bool) -> Done {
+    let jobs = targets(jobs)?;
+    common::order(&Request::Hold { jobs, is_held })?;
+    Ok(0)
+}
+
+/// Prints the hosts of a list such as `n[1-3],m` on a line each.
+fn hostnames(list: &str) -> Done {
+    let mut text = String::new();
+    let mut rest = list;
+    while !rest.is_empty() {
+        let open = rest.find('[');
+        let comma = rest.find(',').unwrap_or(rest.len());
+        match open.filter(|&open| open < comma) {
+            None => {
+                text += &format!("{}\n", &rest[..comma]);
+                rest = rest.get(comma + 1..).unwrap_or("");
+            }
+            Some(open) => {
+                let wrong = || format!("Invalid hostlist: {list}");
+                let close = rest
+                    .find(']')
+                    .filter(|&close| close > open)
+                    .ok_or_else(wrong)?;
+                let end = rest[close..].find(',').map_or(rest.len(), |at| close + at);
+                let (before, behind) = (&rest[..open], &rest[close + 1..end]);
+                for range in rest[open + 1..close].split(',') {
+                    let (from, to) = range.split_once('-').unwrap_or((range, range));
+                    let width = from.len();
+                    let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
+                    let (from, to) = (number(from)?, number(to)?);
+                    if to.saturating_sub(from) > 100_000 {
+                        return Err(wrong());
+                    }
+                    for number in from..=to {
+                        text += &format!("{before}{number:0width$}{behind}\n");
+                    }
+                }
+                rest = rest.get(end + 1..).unwrap_or("");
+            }
+        }
+    }
+    print(&text)?;
+    Ok(0)
+}
+
+fn show(what: &str, names: &[&str], is_one_line: bool) -> Done {
+    let machine = common::machine()?;
+    let records = match what.to_ascii_lowercase().as_str() {
+        what if what == "job"
+            || what == "jobs"
+            || what.starts_with("jobid=")
+            || what == "jobid" =>
+        {
+            let targets = match (names, what.split_once('=')) {
+                (_, Some((_, job))) => targets(&[job])?,
+                ([], None) => vec![],
+                (names, None) => targets(names)?,
+            };
+            let details = common::details(true, targets.clone()).map_err(|text| {
+                match text.starts_with("there is no job") {
+                    true => "Invalid job id specified".to_owned(),
+                    false => text,
+                }
+            })?;
+            // Without a number: those that squeue shows.
+            let details = details
+                .iter()
+                .filter(|detail| !targets.is_empty() || detail.row.ended.is_none());
+            let records: Vec<Vec<String>> = details
+                .map(|detail| job(&View::new(detail, &machine)))
+                .collect();
+            if records.is_empty() {
+                print("No jobs in the system\n")?;
+                return Ok(0);
+            }
+            records
+        }
+        "node" | "nodes" => vec![node(&machine, names)?],
+        "partition" | "partitions" => vec![partition(&machine, names)?],
+        "config" | "conf" => vec![config(&machine)],
+        other => {
+            return Err(format!(
+                "show {other} is not supported; those that are: job, node, partition, config, hostnames"
+            ));
+        }
+    };
+    let text: String = records
+        .iter()
+        .map(|lines| match is_one_line {
+            true => lines.join(" ") + "\n",
+            false => lines.join("\n   ") + "\n\n",
+        })
+        .collect();
+    print(&text)?;
+    Ok(0)
+}
+
+fn job(view: &View<'_>) -> Vec<String> {
+    let (detail, row) = (view.detail, &view.detail.row);
+    let value = |name: &str| view.value(name).unwrap_or_default();
+    let or_null = |text: String| {
+        if text.is_empty() {
+            NOTHING.to_owned()
+        } else {
+            text
+        }
+    };
+    let time = |at: Option<u64>| at.map_or_else(|| "Unknown".into(), date);
+    let uid = margay_sys_os::port::user();
+    let array = detail
+        .array
+        .map(|(array, _)| format!("ArrayJobId={array} ArrayTaskId={} ", value("arraytaskid")));
+    let clock = |seconds: u64| super::fields::clock(seconds);
+    let size = &detail.wishes.size;
+    vec![
+        format!(
+            "JobId={} {}JobName={}",
+            row.id,
+            array.unwrap_or_default(),
+            row.name
+        ),
+        format!(
+            "UserId={0}({uid}) GroupId={0}({uid}) MCS_label=N/A",
+            detail.user
+        ),
+        format!(
+            "Priority={} Nice=0 Account={} QOS=normal",
+            detail.priority,
+            or_null(value("account"))
+        ),
+        format!(
+            "JobState={} Reason={} Dependency={}",
+            state(row.phase).0,
+            reason(detail),
+            value("dependency")
+        ),
+        format!(
+            "Requeue={} Restarts={} BatchFlag={} Reboot=0 ExitCode={}",
+            value("requeue"),
+            row.runs,
+            u8::from(detail.is_script),
+            exit(row.phase)
+        ),
+        format!(
+            "RunTime={} TimeLimit={} TimeMin=N/A",
+            clock(view.run_s()),
+            row.limit_s.map_or_else(|| "UNLIMITED".into(), clock)
+        ),
+        format!(
+            "SubmitTime={} EligibleTime={}",
+            date(row.submitted),
+            date(row.submitted)
+        ),
+        format!("AccrueTime={}", date(row.submitted)),
+        format!(
+            "StartTime={} EndTime={} Deadline=N/A",
+            time(view.start()),
+            time(view.end())
+        ),
+        format!("Partition={} AllocNode:Sid={}:0", row.partition, view.host),
+        "ReqNodeList=(null) ExcNodeList=(null)".into(),
+        format!("NodeList={}", or_null(view.nodes().into())),
+        format!("BatchHost={}", or_null(view.nodes().into())),
+        format!(
+            "NumNodes=1 NumCPUs={} NumTasks={} CPUs/Task={} ReqB:S:C:T=0:0:*:*",
+            row.slots,
+            size.tasks(),
+            size.cpus_per_task.unwrap_or(1)
+        ),
+        format!("TRES={}", value("tres")),
+        "Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*".into(),
+        format!(
+            "MinCPUsNode=1 MinMemoryNode={} MinTmpDiskNode=0",
+            view.memory_asked()
+        ),
+        "Features=(null) DelayBoot=00:00:00".into(),
+        format!(
+            "OverSubscribe={} Contiguous=0 Licenses=(null) Network=(null)",
+            value("oversubscribe")
+        ),
+        format!("Command={}", or_null(view.command())),
+        format!("WorkDir={}", value("workdir")),
+        format!("Comment={}", or_null(value("comment"))),
+        format!("StdErr={}", value("stderr")),
+        format!("StdIn={}", value("stdin")),
+        format!("StdOut={}", value("stdout")),
+    ]
+}
+
+fn node(machine: &Machine, names: &[&str]) -> Result<Vec<String>, String> {
+    if names.iter().any(|name| *name != machine.host) {
+        return Err(format!("Node {} not found", names.join(",")));
+    }
+    let state = match (machine.used, machine.slots) {
+        (0, _) => "IDLE",
+        (used, slots) if used >= slots => "ALLOCATED",
+        _ => "MIXED",
+    };
+    let memory = margay_sys_os::memory::installed_bytes() >> 20;
+    Ok(vec![
+        format!(
+            "NodeName={0} Arch={1} CoresPerSocket={2}",
+            machine.host,
+            std::env::consts::ARCH,
+            machine.slots
+        ),
+        format!(
+            "CPUAlloc={} CPUEfctv={1} CPUTot={1} CPULoad=N/A",
+            machine.used, machine.slots
+        ),
+        "AvailableFeatures=(null)".into(),
+        "ActiveFeatures=(null)".into(),
+        "Gres=(null)".into(),
+        format!(
+            "NodeAddr={0} NodeHostName={0} Version=23.11.0",
+            machine.host
+        ),
+        format!("OS=Linux RealMemory={memory} AllocMem=0 FreeMem=N/A Sockets=1 Boards=1"),
+        format!("State={state} ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A"),
+        format!("Partitions={PARTITION}"),
+        format!("CfgTRES=cpu={},mem={memory}M,billing={0}", machine.slots),
+        format!("AllocTRES=cpu={}", machine.used),
+    ])
+}
+
+fn partition(machine: &Machine, names: &[&str]) -> Result<Vec<String>, String> {
+    if names.iter().any(|name| *name != PARTITION) {
+        return Err(format!("Partition {} not found", names.join(",")));
+    }
+    Ok(vec![
+        format!("PartitionName={PARTITION}"),
+        "AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL".into(),
+        "AllocNodes=ALL Default=YES QoS=N/A".into(),
+        "DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO".into(),
+        "MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED".into(),
+        format!("Nodes={}", machine.host),
+        "PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO".into(),
+        format!(
+            "State=UP TotalCPUs={} TotalNodes=1 SelectTypeParameters=NONE",
+            machine.slots
+        ),
+        "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED".into(),
+    ])
+}
+
+fn config(machine: &Machine) -> Vec<String> {
+    vec![
+        "Configuration data:".into(),
+        format!("ClusterName             = {}", machine.host),
+        format!("SlurmctldHost[0]        = {}", machine.host),
+        "SLURM_VERSION           = 23.11.0".into(),
+        "MaxArraySize            = 100001".into(),
+        "SchedulerType           = sched/backfill".into(),
+        "MailProg                = sendmail".into(),
+    ]
+}
+
+/// `update JobId=12 TimeLimit=30 ...`
+fn update(items: &[&str]) -> Done {
+    let mut jobs = Vec::new();
+    let mut change = Change::default();
+    let mut is_held = None;
+    for item in items {
+        let (name, value) = item
+            .split_once('=')
+            .ok_or_else(|| format!("'{item}' is no setting such as TimeLimit=30"))?;
+        match name.to_ascii_lowercase().as_str() {
+            "jobid" | "job" => jobs.extend(targets(&[value])?),
+            "jobname" | "name" => change.name = Some(value.to_owned()),
+            "timelimit" => change.limit_s = Some(limit(value, &jobs)?),
+            // Slurm holds a job by this priority.
+            "priority" if value == "0" => is_held = Some(true),
+            "priority" => change.priority = Some(number(item, value)?),
+            "nice" => change.priority = Some(-number(item, value)?),
+            "account" => change.account = Some(value.to_owned()),
+            "comment" | "qos" => {}
+            _ => {
+                return Err(format!(
+                    "{item} is not supported; what can be changed: JobName, TimeLimit, Priority, Nice, Account"
+                ));
+            }
+        }
+    }
+    if jobs.is_empty() {
+        return Err("which job? write update JobId=12 TimeLimit=30".into());
+    }
+    if let Some(is_held) = is_held {
+        let jobs = jobs.clone();
+        common::order(&Request::Hold { jobs, is_held })?;
+    }
+    if change != Change::default() {
+        common::order(&Request::Change { jobs, change })?;
+    }
+    Ok(0)
+}
+
+fn number(item: &str, value: &str) -> Result<i64, String> {
+    value
+        .parse()
+        .map_err(|_| format!("{item}: expected a whole number"))
+}
+
+/// A time limit, or one that is longer or shorter than before by `+30` or `-30`.
+fn limit(value: &str, jobs: &[Target]) -> Result<Option<u64>, String> {
+    let Some(more) = value.strip_prefix(['+', '-']) else {
+        return duration(value, false);
+    };
+    let by = duration(more, false)?.unwrap_or(0);
+    let details = common::details(true, jobs.to_vec())?;
+    let now = details
+        .iter()
+        .find(|detail| detail.row.phase == Phase::Waiting)
+        .and_then(|detail| detail.row.limit_s)
+        .ok_or("TimeLimit with + or -: the job does not wait, or has no time limit")?;
+    Ok(Some(if value.starts_with('+') {
+        now.saturating_add(by)
+    } else {
+        now.saturating_sub(by).max(1)
+    }))
+}

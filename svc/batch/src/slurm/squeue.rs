@@ -1,0 +1,413 @@
+//! `squeue`: the jobs that wait or run.
+
+use std::collections::BTreeMap;
+
+use margay_core_queue::{JobId, Phase};
+use margay_svc_queue_wire::{Detail, Machine};
+
+use super::fields::{View, is_state, is_state_name};
+use super::{chosen, user_names};
+use crate::common::{self, Done, date, now_s, print};
+use crate::words::Takes::{Nothing, Value};
+use crate::words::{Known, Words};
+
+const OPTIONS: &[Known] = &[
+    ('A', "account", Value),
+    ('a', "all", Nothing),
+    ('h', "noheader", Nothing),
+    ('i', "iterate", Value),
+    ('j', "jobs", Value),
+    ('L', "licenses", Value),
+    ('l', "long", Nothing),
+    ('M', "clusters", Value),
+    ('n', "name", Value),
+    ('O', "Format", Value),
+    ('o', "format", Value),
+    ('P', "priority", Nothing),
+    ('p', "partition", Value),
+    ('q', "qos", Value),
+    ('r', "array", Nothing),
+    ('S', "sort", Value),
+    ('s', "steps", Value),
+    ('t', "states", Value),
+    ('u', "user", Value),
+    ('v', "verbose", Nothing),
+    ('w', "nodelist", Value),
+    (' ', "hide", Nothing),
+    (' ', "local", Nothing),
+    (' ', "me", Nothing),
+    (' ', "noconvert", Nothing),
+    (' ', "start", Nothing),
+    (' ', "array-unique", Nothing),
+];
+
+const USUAL: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
+const LONG: &str = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
+const START: &str = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R";
+
+/// The letters of a format: the heading, and the name of the field.
+const LETTERS: &[(char, &str, &str)] = &[
+    ('A', "JOBID", "jobidraw"),
+    ('a', "ACCOUNT", "account"),
+    ('B', "EXEC_HOST", "exec_host"),
+    ('b', "TRES_PER_NODE", "tres-per-node"),
+    ('C', "CPUS", "numcpus"),
+    ('c', "MIN_CPUS", "mincpus"),
+    ('D', "NODES", "numnodes"),
+    ('d', "MIN_TMP_DISK", "mintmpdisk"),
+    ('E', "DEPENDENCY", "dependency"),
+    ('e', "END_TIME", "endtime"),
+    ('F', "ARRAY_JOB_ID", "arrayjobid"),
+    ('f', "FEATURES", "features"),
+    ('G', "GROUP", "groupid"),
+    ('g', "GROUP", "groupname"),
+    ('h', "OVER_SUBSCRIBE", "oversubscribe"),
+    ('i', "JOBID", "jobid"),
+    ('j', "NAME", "name"),
+    ('K', "ARRAY_TASK_ID", "arraytaskid"),
+    ('k', "COMMENT", "comment"),
+    ('L', "TIME_LEFT", "timeleft"),
+    ('l', "TIME_LIMIT", "timelimit"),
+    ('M', "TIME", "timeused"),
+    ('m', "MIN_MEMORY", "minmemory"),
+    ('N', "NODELIST", "nodelist"),
+    ('n', "REQ_NODES", "reqnodelist"),
+    ('o', "COMMAND", "command"),
+    ('P', "PARTITION", "partition"),
+    ('p', "PRIORITY", "priority"),
+    ('Q', "PRIORITY", "priority"),
+    ('q', "QOS", "qos"),
+    ('R', "NODELIST(REASON)", "reasonlist"),
+    ('r', "REASON", "reason"),
+    ('S', "START_TIME", "starttime"),
+    ('T', "STATE", "state"),
+    ('t', "ST", "statecompact"),
+    ('U', "UID", "userid"),
+    ('u', "USER", "username"),
+    ('V', "SUBMIT_TIME", "submittime"),
+    ('v', "RESERVATION", "reservation"),
+    ('W', "LICENSES", "licenses"),
+    ('w', "WCKEY", "wckey"),
+    ('x', "EXC_NODES", "exc_nodes"),
+    ('Y', "SCHEDNODES", "schednodes"),
+    ('y', "NICE", "nice"),
+    ('Z', "WORK_DIR", "workdir"),
+];
+
+/// A part of a format: text as it is, or a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Field {
+        heading: String,
+        name: String,
+        /// As wide as this; what is longer is cut.
+        width: Option<usize>,
+        is_right: bool,
+    },
+}
+
+/// Puts a text into a column.
+pub(super) fn column(text: &str, width: Option<usize>, is_right: bool) -> String {
+    match width {
+        None => text.to_owned(),
+        Some(width) => {
+            let cut: String = text.chars().take(width).collect();
+            if is_right {
+                format!("{cut:>width$}")
+            } else {
+                format!("{cut:width$}")
+            }
+        }
+    }
+}
+
+/// Reads a format such as `%.18i %j`.
+fn letters(format: &str) -> Result<Vec<Part>, String> {
+    let mut parts = Vec::new();
+    let mut text = String::new();
+    let mut rest = format.chars().peekable();
+    while let Some(c) = rest.next() {
+        if c != '%' {
+            text.push(c);
+            continue;
+        }
+        if rest.next_if_eq(&'%').is_some() {
+            text.push('%');
+            continue;
+        }
+        let is_right = rest.next_if_eq(&'.').is_some();
+        let mut width = None;
+        while let Some(digit) = rest.peek().and_then(|c| c.to_digit(10)) {
+            rest.next();
+            width = Some((width.unwrap_or(0) * 10 + digit as usize).min(10_000));
+        }
+        let letter = rest.next().unwrap_or(' ');
+        let known = LETTERS.iter().find(|known| known.0 == letter);
+        let (_, heading, name) =
+            known.ok_or_else(|| format!("Invalid job format specification: {letter}"))?;
+        if !text.is_empty() {
+            parts.push(Part::Text(std::mem::take(&mut text)));
+        }
+        parts.push(Part::Field {
+            heading: (*heading).into(),
+            name: (*name).into(),
+            width,
+            is_right,
+        });
+    }
+    if !text.is_empty() {
+        parts.push(Part::Text(text));
+    }
+    Ok(parts)
+}
+
+/// Reads a format such as `JobID:10,Name:.30`.
+fn names(format: &str) -> Result<Vec<Part>, String> {
+    let mut parts = Vec::new();
+    for item in format.split(',').map(str::trim).filter(|i| !i.is_empty()) {
+        let (name, width) = item.split_once(':').unwrap_or((item, "20"));
+        let (width, is_right) = match width.strip_prefix('.') {
+            Some(width) => (width, true),
+            None => (width, false),
+        };
+        let digits = width.bytes().take_while(u8::is_ascii_digit).count();
+        let (width, suffix) = width.split_at(digits);
+        let name = name.to_ascii_lowercase();
+        let heading = LETTERS.iter().find(|known| known.2 == name);
+        let heading = heading.map_or_else(|| name.to_ascii_uppercase(), |known| known.1.into());
+        parts.push(Part::Field {
+            heading,
+            name,
+            width: Some(width.parse().unwrap_or(20)),
+            is_right,
+        });
+        // What stands behind the column in place of nothing.
+        if !suffix.is_empty() {
+            parts.push(Part::Text(suffix.to_owned()));
+        }
+    }
+    Ok(parts)
+}
+
+/// `0-3,7`
+fn ranges(indices: &[u32]) -> String {
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for &index in indices {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == index => *last = index,
+            _ => parts.push((index, index)),
+        }
+    }
+    let part = |&(from, to): &(u32, u32)| match from == to {
+        true => from.to_string(),
+        false => format!("{from}-{to}"),
+    };
+    parts.iter().map(part).collect::<Vec<_>>().join(",")
+}
+
+/// Waiting tasks of an array that wait for the same share a line.
+fn gathered(details: &[Detail]) -> Vec<(&Detail, Option<String>)> {
+    let mut places: BTreeMap<JobId, usize> = BTreeMap::new();
+    let mut lines: Vec<(&Detail, Vec<u32>)> = Vec::new();
+    for detail in details {
+        let array = detail.array.filter(|_| detail.row.phase == Phase::Waiting);
+        match array {
+            None => lines.push((detail, Vec::new())),
+            Some((array, task)) => {
+                let place = *places.entry(array).or_insert_with(|| {
+                    lines.push((detail, Vec::new()));
+                    lines.len() - 1
+                });
+                lines[place].1.push(task);
+            }
+        }
+    }
+    let limit = |detail: &Detail| {
+        let limit = detail.wishes.array.as_ref()?.limit?;
+        Some(format!("%{limit}"))
+    };
+    lines
+        .into_iter()
+        .map(|(detail, tasks)| {
+            let text = format!("{}{}", ranges(&tasks), limit(detail).unwrap_or_default());
+            (detail, (!tasks.is_empty()).then_some(text))
+        })
+        .collect()
+}
+
+fn line(parts: &[Part], view: &View<'_>) -> Result<String, String> {
+    let mut text = String::new();
+    for part in parts {
+        match part {
+            Part::Text(own) => text += own,
+            Part::Field {
+                name,
+                width,
+                is_right,
+                ..
+            } => {
+                let value = view.value(name);
+                let value =
+                    value.ok_or_else(|| format!("Invalid job format specification: {name}"))?;
+                text += &column(&value, *width, *is_right);
+            }
+        }
+    }
+    Ok(text)
+}
+
+fn heading(parts: &[Part]) -> String {
+    let part = |part: &Part| match part {
+        Part::Text(text) => text.clone(),
+        Part::Field {
+            heading,
+            width,
+            is_right,
+            ..
+        } => column(heading, *width, *is_right),
+    };
+    parts.iter().map(part).collect()
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// In words.
+pub fn run(words: &[String]) -> Done {
+    let words = Words::divide(words, OPTIONS)?;
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    if words.has("iterate") {
+        return Err("--iterate is not supported; use watch squeue, or margay top".into());
+    }
+    let format = || {
+        let usual = match (words.has("start"), words.has("long")) {
+            (true, _) => START,
+            (_, true) => LONG,
+            _ => USUAL,
+        };
+        words
+            .value("format")
+            .map(str::to_owned)
+            .or_else(|| variable("SQUEUE_FORMAT").filter(|_| !words.has("long")))
+            .unwrap_or_else(|| usual.into())
+    };
+    let parts = match (words.value("Format"), variable("SQUEUE_FORMAT2")) {
+        (Some(format), _) => names(format)?,
+        (None, Some(format)) if !words.has("format") => names(&format)?,
+        _ => letters(&format())?,
+    };
+    let states = words.list("states");
+    if let Some(wrong) = states.iter().find(|state| !is_state_name(state)) {
+        return Err(format!("Invalid job state specified: {wrong}"));
+    }
+    let targets = chosen(&words.list("jobs"))?;
+    let is_all = !states.is_empty();
+    let mut details = match common::details(is_all, targets) {
+        Ok(details) => details,
+        Err(text) if text.starts_with("there is no job") => {
+            return Err("Invalid job id specified".into());
+        }
+        Err(text) => return Err(text),
+    };
+    let users = user_names(&words, words.has("me"));
+    let lists = [
+        ("name", words.list("name")),
+        ("account", words.list("account")),
+        ("partition", words.list("partition")),
+    ];
+    let machine = common::machine()?;
+    details.retain(|detail| {
+        let row = &detail.row;
+        let view = View::new(detail, &machine);
+        let is_asked = match states.is_empty() {
+            true => row.ended.is_none(),
+            false => states.iter().any(|state| is_state(state, row.phase)),
+        };
+        let is_user = users.is_empty() || users.contains(&detail.user);
+        let has_nodes = words.list("nodelist").iter().all(|n| *n == view.nodes());
+        let in_lists = lists.iter().all(|(name, list)| {
+            list.is_empty() || view.value(name).is_some_and(|value| list.contains(&value))
+        });
+        let is_start = !words.has("start") || row.phase == Phase::Waiting;
+        is_asked && is_user && in_lists && is_start && has_nodes
+    });
+    show(&words, &parts, &details, &machine)
+}
+
+fn show(words: &Words, parts: &[Part], details: &[Detail], machine: &Machine) -> Done {
+    let mut text = String::new();
+    if !words.has("noheader") {
+        if words.has("long") {
+            text += &format!("{}\n", date(now_s()));
+        }
+        text += &format!("{}\n", heading(parts).trim_end());
+    }
+    let mut lines = match words.has("array") {
+        true => details.iter().map(|detail| (detail, None)).collect(),
+        false => gathered(details),
+    };
+    sort(&mut lines, words.value("sort"), machine);
+    for (detail, tasks) in &lines {
+        let view = View {
+            tasks: tasks.as_deref(),
+            ..View::new(detail, machine)
+        };
+        text += &format!("{}\n", line(parts, &view)?.trim_end());
+    }
+    print(&text)?;
+    Ok(0)
+}
+
+/// Sorts by a list of fields such as `-p,i`; without one, jobs that wait come first, as with Slurm.
+fn sort(lines: &mut [(&Detail, Option<String>)], by: Option<&str>, machine: &Machine) {
+    let Some(by) = by else {
+        let rank = |detail: &Detail| {
+            let is_running = detail.row.phase != Phase::Waiting;
+            (
+                is_running,
+                std::cmp::Reverse(detail.priority),
+                detail.row.id,
+            )
+        };
+        lines.sort_by_key(|(detail, _)| rank(detail));
+        return;
+    };
+    for item in by.split(',').rev() {
+        let (is_down, letter) = match item.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, item.trim_start_matches('+')),
+        };
+        let known = LETTERS.iter().find(|known| letter.starts_with(known.0));
+        let Some(&(_, _, name)) = known else { continue };
+        lines.sort_by(|a, b| {
+            let value = |detail: &Detail| {
+                let text = View::new(detail, machine).value(name).unwrap_or_default();
+                let number = text.parse::<i64>().ok();
+                (number, text)
+            };
+            let order = value(a.0).cmp(&value(b.0));
+            if is_down { order.reverse() } else { order }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_read() {
+        let parts = letters("%.18i|%j%%%8T").unwrap();
+        assert_eq!(heading(&parts), "             JOBID|NAME%STATE   ");
+        assert!(letters("%!").is_err());
+        let parts = names("JobID:6,Name:.5,State").unwrap();
+        assert_eq!(heading(&parts), "JOBID  NAMESTATE               ");
+    }
+
+    #[test]
+    fn indices_become_ranges() {
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        assert_eq!(ranges(&[]), "");
+    }
+}

@@ -1,0 +1,231 @@
+//! What is shown and changed of jobs beyond their rows.
+
+use std::collections::HashMap;
+
+use margay_core_queue::{JobId, Phase, Reason};
+use margay_svc_queue_wire::{Bytes, Cause, Change, Detail, JobRow, Order, Shared, Target};
+use margay_sys_os::signal::SIGUSR1;
+
+use super::{Head, is_meant};
+use crate::files::{Found, SignalWish};
+use crate::store::Entry;
+use crate::{explain, now_s, prepare};
+
+fn cause(reason: &Reason) -> Cause {
+    match reason {
+        Reason::Held => Cause::Held,
+        Reason::Waits(_) => Cause::Dependency,
+        Reason::Never(_) => Cause::Never,
+        Reason::Begin(_) => Cause::BeginTime,
+        Reason::ArrayLimit(_) => Cause::ArrayLimit,
+        Reason::QueueStopped => Cause::Stopped,
+        Reason::QueueLimit { .. } | Reason::Budget => Cause::Limit,
+        Reason::Reservation(_) | Reason::ReservedSlots { .. } => Cause::Reservation,
+        Reason::Slots { .. } | Reason::Memory { .. } | Reason::Reserved { .. } => Cause::Resources,
+        Reason::WouldDelay { .. } | Reason::Behind(_) => Cause::Priority,
+    }
+}
+
+impl Head {
+    /// All that is known of jobs, chosen as for [`rows`](Head::rows).
+    ///
+    /// # Errors
+    /// In words.
+    pub fn all_of(&mut self, all: bool, targets: &[Target]) -> Result<Vec<Detail>, String> {
+        let live = self.live(targets)?;
+        let mut entries: Vec<(Entry, Option<JobRow>)> = Vec::new();
+        let mut add = |of: Option<Target>| -> Result<(), String> {
+            for (entry, row) in self.store.ended_entries(of.map(|target| target.job))? {
+                let job = &entry.job;
+                if of.is_none_or(|target| is_meant(target, job.id, job.array, entry.task)) {
+                    entries.push((entry, Some(row)));
+                }
+            }
+            Ok(())
+        };
+        if targets.is_empty() && all {
+            add(None)?;
+        }
+        for &target in targets {
+            add(Some(target))?;
+        }
+        let live = live.iter().filter_map(|id| self.entries.get(id));
+        entries.extend(live.map(|entry| (entry.clone(), None)));
+        entries.sort_by_key(|(entry, _)| entry.job.id);
+        entries.dedup_by_key(|(entry, _)| entry.job.id);
+        let now_s = now_s();
+        let reasons: HashMap<JobId, Reason> =
+            self.scheduler.reasons(now_s).reasons.into_iter().collect();
+        let mut orders: HashMap<i64, (Shared, Order)> = HashMap::new();
+        let mut details = Vec::new();
+        for (entry, row) in entries {
+            if !orders.contains_key(&entry.order) {
+                // Jobs of one order follow each other.
+                if orders.len() > 1000 {
+                    orders.clear();
+                }
+                let (mut shared, mut order) = self.store.order(entry.order)?;
+                shared
+                    .environment
+                    .retain(|v| v.0.as_encoded_bytes().starts_with(b"HOME="));
+                if let Some(array) = &mut order.wishes.array {
+                    array.indices.clear();
+                }
+                orders.insert(entry.order, (shared, order));
+            }
+            let (shared, order) = &orders[&entry.order];
+            let reason = reasons.get(&entry.job.id);
+            let row = row.unwrap_or_else(|| {
+                let note = reason.map(|r| explain::short(r, &|id| self.named(id), now_s));
+                entry.row(note.unwrap_or_default())
+            });
+            details.push(self.detail(&entry, row, shared, order, reason));
+        }
+        Ok(details)
+    }
+
+    fn detail(
+        &self,
+        entry: &Entry,
+        row: JobRow,
+        shared: &Shared,
+        order: &Order,
+        reason: Option<&Reason>,
+    ) -> Detail {
+        let outputs = prepare::outputs(entry, shared, &order.wishes, &self.resources.host);
+        let place = |path: &str| {
+            let path = std::path::Path::new(&shared.directory.0).join(path);
+            Bytes(path.into_os_string())
+        };
+        Detail {
+            array: entry.job.array.zip(entry.task),
+            user: shared.user.clone(),
+            wishes: order.wishes.clone(),
+            directory: shared.directory.clone(),
+            command: order.arguments.clone(),
+            is_script: order.script.is_some(),
+            stdout: place(&outputs.stdout),
+            stderr: place(outputs.stderr.as_deref().unwrap_or(&outputs.stdout)),
+            priority: entry.job.priority,
+            is_held: entry.job.is_held,
+            after: entry.job.after.clone(),
+            cause: reason.map(cause),
+            expected: match reason {
+                Some(
+                    Reason::Slots { expected, .. }
+                    | Reason::Memory { expected, .. }
+                    | Reason::Reserved { expected },
+                ) => *expected,
+                Some(Reason::Begin(at)) => Some(*at),
+                _ => None,
+            },
+            row,
+        }
+    }
+
+    /// The entries that targets name and that wait or run.
+    fn chosen(&self, targets: &[Target]) -> Result<Vec<Entry>, String> {
+        let jobs = self.live(targets)?;
+        Ok(jobs
+            .iter()
+            .filter_map(|id| self.entries.get(id).cloned())
+            .collect())
+    }
+
+    /// Changes jobs that wait; of those that run only the name.
+    ///
+    /// # Errors
+    /// In words; nothing is changed then.
+    pub fn change(&mut self, targets: &[Target], change: &Change) -> Result<String, String> {
+        let mut changed = self.chosen(targets)?;
+        if changed.is_empty() {
+            return Err("none of these jobs waits or runs; what has ended stays as it is".into());
+        }
+        let name_alone = Change {
+            name: change.name.clone(),
+            ..Change::default()
+        };
+        for entry in &mut changed {
+            if entry.job.phase != Phase::Waiting && *change != name_alone {
+                return Err(format!(
+                    "job {} runs already; only its name can be changed, the rest of jobs that wait",
+                    entry.shown()
+                ));
+            }
+            if let Some(name) = &change.name {
+                prepare::check_name(name)?;
+                entry.name.clone_from(name);
+            }
+            if let Some(limit_s) = change.limit_s {
+                entry.job.limit_s = limit_s;
+            }
+            if let Some(priority) = change.priority {
+                entry.job.priority = priority;
+            }
+            if let Some(account) = &change.account {
+                prepare::check_account(account)?;
+                entry.account = Some(account.clone());
+            }
+        }
+        self.store.change(&changed)?;
+        for mut entry in changed {
+            entry.number(&mut self.scheduler);
+            let new = &entry.job;
+            self.scheduler.change(new.id, &|job| {
+                (job.limit_s, job.priority) = (new.limit_s, new.priority);
+                (job.account, job.user) = (new.account, new.user);
+            });
+            self.entries.insert(entry.job.id, entry);
+        }
+        self.is_changed = true;
+        Ok(String::new())
+    }
+
+    /// Sends the processes of running jobs a signal.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn signal(
+        &mut self,
+        targets: &[Target],
+        signal: i32,
+        to_script: bool,
+    ) -> Result<String, String> {
+        if !(1..=64).contains(&signal) {
+            return Err(format!("there is no signal {signal}"));
+        }
+        let mut count = 0;
+        for entry in self.chosen(targets)? {
+            let (id, folder) = (entry.job.id, self.folder(entry.job.id));
+            let process = self.supervisors.get(&id).and_then(|s| s.process.as_ref());
+            // A supervisor that has claimed its job listens.
+            if let (Some(process), Ok(Found::Supervised(_))) = (process, folder.look()) {
+                folder
+                    .leave_signal(SignalWish { signal, to_script })
+                    .map_err(|error| format!("cannot write to {}: {error}", folder.0.display()))?;
+                process.signal(SIGUSR1);
+                count += 1;
+            }
+        }
+        match count {
+            0 => Err("none of these jobs runs; only processes of running jobs get signals".into()),
+            _ => Ok(String::new()),
+        }
+    }
+
+    /// Ends running jobs and puts them back.
+    ///
+    /// # Errors
+    /// In words; nothing is done then.
+    pub fn run_again(&mut self, targets: &[Target]) -> Result<String, String> {
+        let mut changed = self.chosen(targets)?;
+        changed.retain(|entry| entry.job.phase != Phase::Waiting && !entry.is_cancelled);
+        if changed.is_empty() {
+            return Err("none of these jobs runs; only a running job can be put back".into());
+        }
+        // A job that ends by a signal that nobody wished for good waits again.
+        let jobs: Vec<JobId> = changed.iter().map(|entry| entry.job.id).collect();
+        self.preempt(&jobs);
+        Ok(String::new())
+    }
+}

@@ -1,0 +1,245 @@
+//! The variables of a job: those of the command's environment, and what scripts of each batch
+//! system expect.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use margay_core_queue::{Dialect, Wishes};
+use margay_svc_queue_wire::{Bytes, Shared, pbs_name};
+
+use crate::files::JobFolder;
+use crate::store::Entry;
+
+/// What a job gets of a bare environment, as with Slurm.
+const BASIC: [&str; 6] = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER"];
+
+/// The value of a variable of the command's environment.
+pub fn variable<'a>(shared: &'a Shared, name: &str) -> Option<&'a [u8]> {
+    let mut all = shared.environment.iter().rev();
+    all.find_map(|v| {
+        v.0.as_bytes()
+            .strip_prefix(name.as_bytes())?
+            .strip_prefix(b"=")
+    })
+}
+
+/// Whether a variable is of a job within which the command was called, not of this one.
+fn is_of_outer_job(variable: &[u8]) -> bool {
+    [&b"SLURM_"[..], b"PBS_", b"LOADL_", b"QSUB_", b"MARGAY_JOB_"]
+        .iter()
+        .any(|prefix| variable.starts_with(prefix))
+}
+
+/// Variables, of which each is there once.
+struct Variables(Vec<Bytes>);
+
+impl Variables {
+    fn put(&mut self, name: &str, value: &[u8]) {
+        let prefix = format!("{name}=").into_bytes();
+        self.0
+            .retain(|variable| !variable.0.as_bytes().starts_with(&prefix));
+        let whole = [&prefix[..], value].concat();
+        self.0.push(Bytes(OsString::from_vec(whole)));
+    }
+
+    /// Gives several names one value.
+    fn all(&mut self, names: &[&str], value: &str) {
+        for name in names {
+            self.put(name, value.as_bytes());
+        }
+    }
+}
+
+/// What a job is, for its variables.
+struct Facts<'a> {
+    entry: &'a Entry,
+    shared: &'a Shared,
+    wishes: &'a Wishes,
+    host: &'a str,
+}
+
+/// `PATH` with the commands of batch systems in front: in a job of this queue they are those that
+/// know it.
+fn path(shared: &Shared, program: &Path) -> Option<OsString> {
+    let prefix = program.parent()?.parent()?;
+    let folder = prefix.join("share/margay/compat/bin");
+    let usual = OsStr::from_bytes(variable(shared, "PATH")?);
+    let folders: Vec<PathBuf> = std::env::split_paths(usual).collect();
+    if !folder.is_dir() || folders.contains(&folder) {
+        return None;
+    }
+    std::env::join_paths(std::iter::once(folder).chain(folders)).ok()
+}
+
+/// The environment of a job.
+pub fn environment(
+    entry: &Entry,
+    shared: &Shared,
+    wishes: &Wishes,
+    host: &str,
+    folder: &JobFolder,
+    program: &Path,
+) -> Vec<Bytes> {
+    let is_basic = |variable: &[u8]| {
+        BASIC.iter().any(|name| {
+            variable.starts_with(name.as_bytes()) && variable.get(name.len()) == Some(&b'=')
+        })
+    };
+    let usual = shared
+        .environment
+        .iter()
+        .filter(|v| !is_of_outer_job(v.0.as_bytes()))
+        .filter(|v| !wishes.is_bare || is_basic(v.0.as_bytes()));
+    let mut variables = Variables(usual.cloned().collect());
+    for (name, value) in &wishes.variables {
+        variables.put(name, value.as_bytes());
+    }
+    if let Some(path) = path(shared, program) {
+        variables.put("PATH", path.as_bytes());
+    }
+    let facts = Facts {
+        entry,
+        shared,
+        wishes,
+        host,
+    };
+    let put = &mut variables;
+    common(put, &facts);
+    slurm(put, &facts);
+    pbs(put, &facts);
+    loadleveler(put, &facts);
+    let nodes = folder.nodes();
+    for name in ["PBS_NODEFILE", "LOADL_HOSTFILE"] {
+        put.put(name, nodes.as_os_str().as_bytes());
+    }
+    for name in [
+        "SLURM_SUBMIT_DIR",
+        "PBS_O_WORKDIR",
+        "LOADL_STEP_INITDIR",
+        "QSUB_WORKDIR",
+    ] {
+        put.put(name, shared.directory.0.as_bytes());
+    }
+    variables.0
+}
+
+/// What several systems have under names of their own.
+fn common(put: &mut Variables, facts: &Facts<'_>) {
+    let (entry, size) = (facts.entry, &facts.wishes.size);
+    let (job, tasks) = (entry.job.id.to_string(), size.tasks().to_string());
+    put.all(&["SLURM_JOB_ID", "SLURM_JOBID", "MARGAY_JOB_ID"], &job);
+    let names = [
+        "SLURM_JOB_NAME",
+        "PBS_JOBNAME",
+        "LOADL_JOB_NAME",
+        "QSUB_REQNAME",
+    ];
+    put.all(&names, &entry.name);
+    let names = [
+        "SLURM_NTASKS",
+        "SLURM_NPROCS",
+        "SLURM_TASKS_PER_NODE",
+        "MARGAY_JOB_TASKS",
+        "LOADL_TOTAL_TASKS",
+        "PBS_NP",
+    ];
+    put.all(&names, &tasks);
+    let names = [
+        "SLURM_JOB_NODELIST",
+        "SLURM_NODELIST",
+        "SLURMD_NODENAME",
+        "SLURM_SUBMIT_HOST",
+        "SLURM_CLUSTER_NAME",
+        "PBS_O_HOST",
+        "QSUB_HOST",
+    ];
+    put.all(&names, facts.host);
+    let names = ["SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "NCPUS"];
+    put.all(&names, &entry.job.slots.to_string());
+    let names = ["SLURM_JOB_PARTITION", "PBS_QUEUE", "PBS_O_QUEUE"];
+    put.all(&names, &entry.partition);
+    let names = [
+        "SLURM_NODEID",
+        "SLURM_PROCID",
+        "SLURM_LOCALID",
+        "PBS_NODENUM",
+        "PBS_TASKNUM",
+    ];
+    put.all(&names, "0");
+    if let Some(task) = entry.task {
+        let names = ["SLURM_ARRAY_TASK_ID", "PBS_ARRAYID", "PBS_ARRAY_INDEX"];
+        put.all(&names, &task.to_string());
+    }
+}
+
+fn slurm(put: &mut Variables, facts: &Facts<'_>) {
+    let (entry, wishes) = (facts.entry, facts.wishes);
+    let size = &wishes.size;
+    // One host, of which each node of the job is a part.
+    put.all(&["SLURM_JOB_NUM_NODES", "SLURM_NNODES"], "1");
+    put.all(&["SLURM_JOB_USER"], &facts.shared.user);
+    put.all(&["SLURM_RESTART_COUNT"], &entry.runs.to_string());
+    let text = |number: Option<u32>| number.map(|number| number.to_string());
+    let memory = |mib: Option<u64>| mib.map(|mib| mib.to_string());
+    for (name, value) in [
+        ("SLURM_CPUS_PER_TASK", text(size.cpus_per_task)),
+        ("SLURM_NTASKS_PER_NODE", text(size.tasks_per_node)),
+        ("SLURM_MEM_PER_NODE", memory(size.memory_mib)),
+        ("SLURM_MEM_PER_CPU", memory(size.slot_memory_mib)),
+        ("SLURM_JOB_ACCOUNT", entry.account.clone()),
+    ] {
+        if let Some(value) = value {
+            put.all(&[name], &value);
+        }
+    }
+    if let (Some(array), Some(task)) = (entry.job.array, entry.task) {
+        let indices = wishes.array.as_ref().map(|array| &array.indices[..]);
+        let indices = indices.unwrap_or_default();
+        let or_own = |index: Option<&u32>| index.copied().unwrap_or(task).to_string();
+        put.all(&["SLURM_ARRAY_JOB_ID"], &array.to_string());
+        put.all(&["SLURM_ARRAY_TASK_COUNT"], &indices.len().to_string());
+        put.all(&["SLURM_ARRAY_TASK_MIN"], &or_own(indices.first()));
+        put.all(&["SLURM_ARRAY_TASK_MAX"], &or_own(indices.last()));
+    }
+}
+
+/// Those of PBS and of NQS before it.
+fn pbs(put: &mut Variables, facts: &Facts<'_>) {
+    let (entry, size) = (facts.entry, &facts.wishes.size);
+    let array = entry.job.array.zip(entry.task);
+    put.all(&["PBS_JOBID"], &pbs_name(entry.job.id, array, facts.host));
+    put.all(&["PBS_NUM_NODES"], &size.nodes.unwrap_or(1).to_string());
+    put.all(
+        &["PBS_NUM_PPN"],
+        &size.tasks_per_node.unwrap_or(1).to_string(),
+    );
+    put.all(&["PBS_ENVIRONMENT"], "PBS_BATCH");
+    put.all(&["ENVIRONMENT"], "BATCH");
+    if let Some(limit) = entry.job.limit_s {
+        put.all(&["PBS_WALLTIME"], &limit.to_string());
+    }
+    for (name, of) in [
+        ("PBS_O_HOME", "HOME"),
+        ("PBS_O_PATH", "PATH"),
+        ("PBS_O_SHELL", "SHELL"),
+        ("PBS_O_LOGNAME", "LOGNAME"),
+        ("PBS_O_LANG", "LANG"),
+    ] {
+        put.put(name, variable(facts.shared, of).unwrap_or_default());
+    }
+}
+
+fn loadleveler(put: &mut Variables, facts: &Facts<'_>) {
+    if facts.wishes.dialect != Some(Dialect::LoadLeveler) {
+        return;
+    }
+    let (entry, host) = (facts.entry, facts.host);
+    put.all(&["LOADL_STEP_ID"], &format!("{host}.{}.0", entry.job.id));
+    put.all(&["LOADL_STEP_OWNER"], &facts.shared.user);
+    put.all(&["LOADL_STEP_CLASS"], &entry.partition);
+    put.all(&["LOADLBATCH", "LOADL_ACTIVE"], "yes");
+    let count = facts.wishes.size.tasks().min(entry.job.slots);
+    let hosts = vec![host; count as usize];
+    put.all(&["LOADL_PROCESSOR_LIST"], &hosts.join(" "));
+}

@@ -1,0 +1,393 @@
+//! The commands of Slurm, PBS and LoadLeveler over the queue, under their own names, as scripts
+//! call them and parse what they print.
+#![forbid(unsafe_code)]
+
+use std::fs;
+
+use margay_tests::batch::{Queue, said};
+use margay_tests::{run, stage};
+use serde_json::Value;
+
+#[test]
+fn slurm_s_commands_submit_show_and_end_jobs() {
+    let queue = Queue::up(4);
+    queue.script(
+        "a.sh",
+        "#!/bin/bash\n#SBATCH -J first -n 2\n#SBATCH --comment=x --mem-per-cpu=10M\necho $SLURM_NTASKS $SLURM_JOB_NAME $1\n",
+    );
+    assert_eq!(
+        queue.line(&["sbatch", "a.sh", "word"]),
+        "Submitted batch job 1"
+    );
+    queue.wait("1");
+    assert_eq!(queue.read("slurm-1.out"), "2 first word\n");
+    let job = queue.line(&["sbatch", "--parsable", "-t5", "--wrap", "sleep 1000"]);
+    let held = queue.line(&[
+        "sbatch",
+        "--parsable",
+        "-H",
+        "-J",
+        "held",
+        "-A",
+        "acc",
+        "--wrap=true",
+    ]);
+    let array = queue.line(&[
+        "sbatch",
+        "--parsable",
+        "-H",
+        "--array=1-3,7%2",
+        "--wrap",
+        "true",
+    ]);
+    let format = ["squeue", "-h", "-o", "%i|%j|%T|%t|%u|%C|%l|%r|%a"];
+    let lines = queue.ok(&format);
+    let is_there = |line: &str| assert!(lines.lines().any(|l| l == line), "{line}: {lines}");
+    is_there(&format!("{job}|wrap|RUNNING|R|someone|1|5:00|None|"));
+    is_there(&format!(
+        "{held}|held|PENDING|PD|someone|1|UNLIMITED|JobHeldUser|acc"
+    ));
+    is_there(&format!(
+        "{array}_[1-3,7%2]|wrap|PENDING|PD|someone|1|UNLIMITED|JobHeldUser|"
+    ));
+    assert!(
+        queue
+            .ok(&["squeue"])
+            .starts_with("             JOBID PARTITION     NAME     USER ST")
+    );
+    let count = |words: &[&str]| queue.ok(words).lines().count();
+    assert_eq!(count(&["squeue", "-h", "--me"]), 3);
+    assert_eq!(count(&["squeue", "-h", "-r"]), 6);
+    assert_eq!(count(&["squeue", "-h", "-t", "PD", "-n", "held"]), 1);
+    assert_eq!(count(&["squeue", "-h", "-u", "another"]), 0);
+    assert_eq!(
+        queue.line(&["squeue", "-h", "-j", &job, "-O", "JobID:.8,State"]),
+        format!("{job:>8}RUNNING")
+    );
+    let shown = queue.ok(&["scontrol", "show", "job", &held]);
+    assert!(
+        shown.contains("JobState=PENDING Reason=JobHeldUser"),
+        "{shown}"
+    );
+    queue.ok(&[
+        "scontrol",
+        "update",
+        &format!("JobId={held}"),
+        "TimeLimit=10",
+        "JobName=new",
+    ]);
+    let shown = queue.ok(&["scontrol", "-o", "show", "job", &held]);
+    assert!(
+        shown.contains("JobName=new") && shown.contains("TimeLimit=00:10:00"),
+        "{shown}"
+    );
+    queue.refused(
+        &["scontrol", "update", &format!("JobId={job}"), "TimeLimit=1"],
+        1,
+        "runs already",
+    );
+    queue.ok(&["scontrol", "release", &held]);
+    queue.wait(&held);
+}
+
+#[test]
+fn slurm_s_commands_show_the_machine_and_what_has_ended() {
+    let queue = Queue::up(4);
+    assert_eq!(
+        queue.line(&["sbatch", "-J", "first", "--wrap", "true"]),
+        "Submitted batch job 1"
+    );
+    queue.wait("1");
+    let job = queue.line(&["sbatch", "--parsable", "--wrap", "sleep 1000"]);
+    queue.ok(&["sbatch", "-H", "--array=1-3", "--wrap", "true"]);
+    queue.script("a.sh", "#!/bin/sh\n");
+    assert!(queue.ok(&["sinfo"]).contains("compute*"));
+    assert_eq!(queue.line(&["sinfo", "-h", "-o", "%D %C"]), "1 1/3/0/4");
+    assert_eq!(
+        queue.ok(&["scontrol", "show", "hostnames", "n[08-10],m"]),
+        "n08\nn09\nn10\nm\n"
+    );
+    queue.ok(&["scancel", "--state=PENDING"]);
+    queue.ok(&["scancel", &job]);
+    queue.wait(&job);
+    assert_eq!(queue.ok(&["squeue", "-h"]), "");
+    let line = queue.line(&[
+        "sacct",
+        "-nPX",
+        "-j",
+        &job,
+        "--format=JobID,State,ExitCode,AllocCPUS",
+    ]);
+    assert!(line.starts_with(&format!("{job}|CANCELLED by ")), "{line}");
+    let lines = queue.ok(&[
+        "sacct",
+        "-n",
+        "-P",
+        "-j",
+        "1",
+        "-o",
+        "JobID,JobName,State,ExitCode",
+    ]);
+    assert_eq!(
+        lines,
+        "1|first|COMPLETED|0:0\n1.batch|batch|COMPLETED|0:0\n"
+    );
+    queue.refused(&["squeue", "-j", "999"], 1, "Invalid job id specified");
+    queue.refused(&["scancel", "999"], 1, "Kill job error on job id 999");
+    queue.refused(&["sbatch", "--gres=gpu:1", "a.sh"], 1, "GPUs");
+    queue.refused(&["sbatch", "-W", "--wrap", "exit 7"], 7, "Submitted");
+    queue.script("bad.sh", "echo\n");
+    queue.refused(
+        &["sbatch", "bad.sh"],
+        1,
+        "does not look like a batch script",
+    );
+    queue.refused(&["sacct", "-o", "nonsense"], 1, "Invalid field requested");
+}
+
+#[test]
+fn jobs_get_signals_begin_anew_and_read_their_input() {
+    let queue = Queue::up(2);
+    queue.script(
+        "trap.sh",
+        "#!/bin/bash\n#SBATCH -o out --requeue\ntrap 'echo usr1; exit 3' USR1\necho begun $SLURM_RESTART_COUNT\n\
+         while true; do sleep 0.01; done\n",
+    );
+    let job = queue.line(&["sbatch", "--parsable", "trap.sh"]);
+    queue.until("out");
+    queue.ok(&["scontrol", "requeue", &job]);
+    while !fs::read_to_string(queue.path("out")).is_ok_and(|text| text == "begun 1\n") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    queue.ok(&["scancel", "--signal=USR1", "--batch", &job]);
+    queue.wait(&job);
+    assert!(queue.read("out").ends_with("usr1\n"));
+    assert_eq!(
+        queue.line(&["sacct", "-nPXj", &job, "-o", "state,exitcode"]),
+        "FAILED|3:0"
+    );
+    queue.script("input", "some words\n");
+    let wrap = [
+        "sbatch",
+        "-W",
+        "-i",
+        "input",
+        "-o",
+        "%x.%j.%%",
+        "-J",
+        "n",
+        "--export=A=b",
+        "--wrap",
+        "cat; echo $A$USER$XDG_STATE_HOME",
+    ];
+    let job = queue.line(&wrap).split(' ').next_back().unwrap().to_owned();
+    assert_eq!(queue.read(&format!("n.{job}.%")), "some words\nbsomeone\n");
+}
+
+#[test]
+fn pbs_s_commands_submit_show_and_end_jobs() {
+    let queue = Queue::up(4);
+    queue.script(
+        "a.pbs",
+        "#PBS -N first\n#PBS -l nodes=1:ppn=2,walltime=00:10:00\n#PBS -j oe -m n\ncd $PBS_O_WORKDIR\n\
+         echo $PBS_JOBID $(wc -l < $PBS_NODEFILE) $PBS_ENVIRONMENT\n",
+    );
+    let first = queue.line(&["qsub", "a.pbs"]);
+    let host = first.split_once('.').unwrap().1.to_owned();
+    assert_eq!(first, format!("1.{host}"));
+    queue.wait(&first);
+    assert_eq!(queue.read("first.o1"), format!("1.{host} 2 PBS_BATCH\n"));
+    let mut stdin = queue.prepared(stage().join("share/margay/compat/bin/qsub"));
+    queue.script("stdin", "echo from stdin\n");
+    stdin.args(["-o", "$PBS_JOBID.out", "-W", "block=true"]);
+    stdin.stdin(fs::File::open(queue.path("stdin")).unwrap());
+    let output = run(&mut stdin);
+    assert_eq!(said(&output), format!("2.{host}\n"));
+    assert_eq!(queue.read(&format!("2.{host}.out")), "from stdin\n");
+    let job = queue.line(&["qsub", "-N", "long", "--", "/bin/sleep", "1000"]);
+    let held = queue.line(&[
+        "qsub",
+        "-h",
+        "-W",
+        &format!("depend=afterok:{job}"),
+        "a.pbs",
+    ]);
+    let array = queue.line(&["qsub", "-h", "-J", "1-3", "a.pbs"]);
+    assert_eq!(array, format!("5[].{host}"));
+    let text = queue.ok(&["qstat"]);
+    assert!(text.starts_with("Job id            Name "), "{text}");
+    assert_eq!(text.lines().count(), 5, "{text}");
+    assert_eq!(queue.ok(&["qstat", "-t"]).lines().count(), 7);
+    let full = queue.ok(&["qstat", "-f", &job]);
+    assert!(
+        full.contains("    job_state = R\n") && full.contains("    Job_Name = long\n"),
+        "{full}"
+    );
+    let all: Value = serde_json::from_str(&queue.ok(&["qstat", "-f", "-F", "json"])).unwrap();
+    assert_eq!(all["Jobs"][&held]["job_state"], "H");
+    assert_eq!(all["Jobs"][&held]["Resource_List"]["walltime"], "00:10:00");
+    assert!(
+        queue
+            .ok(&["qstat", "-an1"])
+            .contains(&format!("{host}/0*1"))
+    );
+    queue.ok(&["qalter", "-l", "walltime=60", "-N", "renamed", &held]);
+    assert!(
+        queue
+            .ok(&["qstat", "-f", &held])
+            .contains("walltime = 00:01:00")
+    );
+    queue.ok(&["qrls", &held]);
+    queue.ok(&["qdel", &job, &array]);
+    queue.wait(&job);
+    queue.wait(&held);
+    queue.refused(&["qstat", &job], 35, "Job has finished");
+    assert!(
+        queue
+            .ok(&["qstat", "-xf", &job])
+            .contains("Exit_status = 271")
+    );
+    queue.refused(&["qdel", "999"], 153, "Unknown Job Id 999");
+    queue.refused(&["qsub", "-l", "software=x", "a.pbs"], 1, "-l software");
+    assert!(
+        queue
+            .ok(&["qmgr", "-c", "list server"])
+            .contains("scheduling = True")
+    );
+    assert!(
+        queue
+            .ok(&["pbsnodes", "-a"])
+            .contains("resources_available.ncpus = 4")
+    );
+    assert!(queue.ok(&["qstat", "-Q"]).contains("compute"));
+    queue.script(
+        "nqs.sh",
+        "#!/bin/sh\n#QSUB -lP 2 -eo\n#QSUB -r nqs\necho $QSUB_REQNAME $PBS_NP\n",
+    );
+    let job = queue.line(&["qsub", "nqs.sh"]);
+    queue.wait(&job);
+    let number = job.split('.').next().unwrap();
+    assert_eq!(queue.read(&format!("nqs.o{number}")), "nqs 2\n");
+}
+
+#[test]
+fn loadleveler_s_commands_submit_show_and_end_steps() {
+    let queue = Queue::up(4);
+    queue.script(
+        "steps.cmd",
+        "#!/bin/sh\n# @ job_name = two\n# @ output = $(job_name).$(stepid).out\n# @ error = $(job_name).err\n\
+         # @ environment = A=b; $HOME\n# @ node = 2\n# @ wall_clock_limit = 10:00\n# @ step_name = one\n# @ queue\n\
+         # @ step_name = two\n# @ dependency = (one == 0)\n# @ executable = /bin/echo\n# @ arguments = second \"a b\"\n# @ queue\n\
+         echo $LOADL_STEP_ID $A $LOADL_TOTAL_TASKS\n",
+    );
+    let text = queue.ok(&["llsubmit", "steps.cmd"]);
+    assert!(
+        text.contains("with 2 job steps has been submitted"),
+        "{text}"
+    );
+    queue.wait("2");
+    let host = text
+        .split('"')
+        .nth(1)
+        .unwrap()
+        .strip_suffix(".1")
+        .unwrap()
+        .to_owned();
+    assert_eq!(queue.read("two.0.out"), format!("{host}.1.0 b 2\n"));
+    assert_eq!(queue.read("two.1.out"), "second a b\n");
+    queue.script("hold.cmd", "# @ hold = user\n# @ queue\ntrue\n");
+    queue.ok(&["llsubmit", "hold.cmd"]);
+    let text = queue.ok(&["llq"]);
+    assert!(
+        text.contains(&format!("{host}.3.0")) && text.contains(", 1 held"),
+        "{text}"
+    );
+    assert!(queue.ok(&["llq", "-l", "3"]).contains("Status: User Hold"));
+    queue.ok(&["llhold", "-r", &format!("{host}.3.0")]);
+    queue.wait("3");
+    assert!(queue.ok(&["llq"]).contains("no job status to report"));
+    queue.ok(&["llsubmit", "hold.cmd"]);
+    queue.ok(&["llcancel", "4"]);
+    assert!(queue.ok(&["llstatus"]).contains("Central Manager"));
+    queue.script("bad.cmd", "# @ startdate = 1\n# @ queue\n");
+    queue.refused(&["llsubmit", "bad.cmd"], 1, "line 1: the keyword startdate");
+}
+
+#[test]
+fn mail_goes_out_when_a_job_begins_and_ends() {
+    let queue = Queue::up(2);
+    // A head that finds this sendmail.
+    queue.margay(&["down"]);
+    fs::create_dir(queue.path("bin")).unwrap();
+    queue.script(
+        "bin/sendmail",
+        "#!/bin/sh\ncd $TMPDIR; f=$(mktemp letter.XXXXXX)\ncat > $f\nmv $f $f.done\n",
+    );
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(queue.path("bin/sendmail"), mode).unwrap();
+    let path = format!(
+        "{}:{}",
+        queue.path("bin").display(),
+        std::env::var("PATH").unwrap()
+    );
+    let mut up = queue.prepared(stage().join("bin/margay"));
+    assert!(
+        run(up
+            .arg("up")
+            .env("PATH", path)
+            .env("TMPDIR", queue.folder.path()))
+        .status
+        .success()
+    );
+    queue.refused(
+        &[
+            "sbatch",
+            "-W",
+            "-J",
+            "a b",
+            "--mail-type=BEGIN,FAIL",
+            "--mail-user=x@y",
+            "--wrap",
+            "exit 3",
+        ],
+        3,
+        "Submitted",
+    );
+    let letters = || {
+        // Of the head, whose directory is the root.
+        let found = fs::read_dir(queue.folder.path()).unwrap().flatten();
+        let found = found.filter(|file| file.file_name().to_string_lossy().ends_with(".done"));
+        let mut texts: Vec<String> = found
+            .map(|file| fs::read_to_string(file.path()).unwrap())
+            .collect();
+        texts.sort();
+        texts
+    };
+    while letters().len() < 2 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let letters = letters();
+    assert!(
+        letters[0].starts_with("To: x@y\nSubject: Job_id=1 Name=a b Began\n"),
+        "{letters:?}"
+    );
+    assert!(
+        letters[1].contains("Job_id=1 Name=a b Failed, ExitCode 3"),
+        "{letters:?}"
+    );
+}
+
+#[test]
+fn names_of_systems_and_commands_are_checked() {
+    let queue = Queue::up(1);
+    let output = queue.margay(&["slurm", "sinfo", "-h"]);
+    assert!(said(&output).starts_with("compute*"), "{}", said(&output));
+    let output = queue.margay(&["pbs", "sbatch"]);
+    assert!(
+        said(&output).contains("there are qsub, qstat"),
+        "{}",
+        said(&output)
+    );
+    let output = queue.margay(&["ll", "llq"]);
+    assert!(said(&output).contains("no job status"), "{}", said(&output));
+}
