@@ -35,33 +35,52 @@ __attribute__((constructor)) static void start(void) {
     margay_nx_start(msginfo, answer);
 }
 
-/* Number of nodes, or rows and columns, from a list of attributes that ends with NX_ATTR_END. The others need partitions
- * or tune what this machine has not. */
-static void attributes(va_list list, long *size, long *rows, long *cols, const char **account) {
+/* What a list of attributes says that ends with NX_ATTR_END; -1 where it says nothing. Others tune what this machine has not. */
+struct attributes {
+    long size, rows, cols, anchor, count, sched, rq, epl, mode;
+    long *map;
+    const char *account;
+};
+
+static struct attributes attributes(va_list list) {
+    struct attributes all = {.size = 0, .anchor = -1, .sched = -1, .rq = -1, .epl = -1, .mode = -1};
     for (int attribute = va_arg(list, int); attribute != NX_ATTR_END; attribute = va_arg(list, int)) {
         switch (attribute) {
-        case NX_ATTR_SZ: *size = va_arg(list, int); break;
-        case NX_ATTR_RECT: *rows = va_arg(list, int); *cols = va_arg(list, int); break;
-        case NX_ATTR_MAP: *size = va_arg(list, int); (void)va_arg(list, long *); break;
-        case NX_ATTR_ACCT: *account = va_arg(list, char *); break;
+        case NX_ATTR_SZ: all.size = va_arg(list, int); break;
+        case NX_ATTR_RECT: all.rows = va_arg(list, int); all.cols = va_arg(list, int); break;
+        case NX_ATTR_MAP: all.count = va_arg(list, int); all.map = va_arg(list, long *); break;
+        case NX_ATTR_ANCHOR: all.anchor = va_arg(list, int); break;
+        case NX_ATTR_SCHED: all.sched = va_arg(list, int); break;
+        case NX_ATTR_RQ: all.rq = va_arg(list, int); break;
+        case NX_ATTR_EPL: all.epl = va_arg(list, int); break;
+        case NX_ATTR_MOD: all.mode = va_arg(list, int); break;
+        case NX_ATTR_ACCT: all.account = va_arg(list, char *); break;
         case NX_ATTR_SEL: (void)va_arg(list, char *); break;
         default: (void)va_arg(list, int); break;
         }
     }
+    return all;
 }
 
 #define INITVE_ATTR(name, inner)                                          \
     long name(const char *part, int *argc, char *argv[], ...) {           \
-        long size = 0, rows = 0, cols = 0;                                \
-        const char *account = NULL;                                       \
         va_list list;                                                     \
         va_start(list, argv);                                             \
-        attributes(list, &size, &rows, &cols, &account);                  \
+        struct attributes a = attributes(list);                           \
         va_end(list);                                                     \
-        return inner(part, size, rows, cols, account, argc, argv);        \
+        long size = a.count ? a.count : a.size;                           \
+        return inner(part, size, a.rows, a.cols, a.account, argc, argv);  \
     }
 INITVE_ATTR(nx_initve_attr, margay_nx_nx_initve_attr)
 INITVE_ATTR(_nx_initve_attr, margay_nx__nx_initve_attr)
 
-long nx_mkpart_attr(const char *name, ...) { return margay_nx_nx_mkpart_attr(name); }
-long _nx_mkpart_attr(const char *name, ...) { return margay_nx__nx_mkpart_attr(name); }
+#define MKPART_ATTR(name, inner)                                                                           \
+    long name(const char *part, ...) {                                                                     \
+        va_list list;                                                                                      \
+        va_start(list, part);                                                                              \
+        struct attributes a = attributes(list);                                                            \
+        va_end(list);                                                                                      \
+        return inner(part, a.size, a.rows, a.cols, a.anchor, a.count, a.map, a.sched, a.rq, a.epl, a.mode); \
+    }
+MKPART_ATTR(nx_mkpart_attr, margay_nx_nx_mkpart_attr)
+MKPART_ATTR(_nx_mkpart_attr, margay_nx__nx_mkpart_attr)

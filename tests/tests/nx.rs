@@ -59,7 +59,7 @@ fn twins_return_errors_and_plain_calls_end_the_job() {
         ),
         (
             "nx_mkpart",
-            "nx_mkpart: a program cannot make or change the partition 'mine' yet; margay part does",
+            "nx_mkpart: there is no partition '.compute.no'",
         ),
     ] {
         let output = run(mpiexec(2).arg(&executable).arg(call));
@@ -382,6 +382,43 @@ fn fortran() {
     }
     let alone = succeed(command(&executable, 60).args(["-sz", "2"]));
     assert_eq!(alone, "ok\n");
+}
+
+#[test]
+fn files_in_the_six_modes_agree_with_a_model() {
+    let folder = scratch();
+    let executable = NX.compile(folder.path(), "files");
+    let data = folder.path().join("data");
+    for (ranks, seed) in [(1, "1"), (2, "2"), (4, "3"), (5, "4")] {
+        let mut job = mpiexec(ranks);
+        let said = succeed(job.arg(&executable).arg(&data).args([seed, "40"]));
+        assert_eq!(said, format!("all right on {ranks} nodes\n"));
+    }
+}
+
+#[test]
+fn files_in_fortran() {
+    let folder = scratch();
+    let executable = NX.compile_fortran(folder.path(), "files");
+    let said = succeed(mpiexec(3).arg(&executable).current_dir(folder.path()));
+    assert_eq!(said.trim(), "all right");
+}
+
+#[test]
+fn programs_make_change_and_remove_partitions() {
+    let folder = scratch();
+    let executable = NX.compile(folder.path(), "partitions");
+    let state = folder.path().join("state");
+    let own = |command: &mut std::process::Command| {
+        let common = folder.path().join("common");
+        succeed(
+            command
+                .env("XDG_STATE_HOME", &state)
+                .env("MARGAY_PARTITIONS", common),
+        )
+    };
+    assert_eq!(own(mpiexec(1).arg(&executable)), "all right\n");
+    assert_eq!(own(&mut command(&executable, 60)), "all right\n");
 }
 
 #[test]

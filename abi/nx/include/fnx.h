@@ -50,6 +50,8 @@
       external nx_chpart_rq
       integer nx_chpart_sched
       external nx_chpart_sched
+      integer nx_part_attr
+      external nx_part_attr
       integer mynode
       external mynode
       integer numnodes
@@ -86,6 +88,24 @@
       external dclock
       integer mclock
       external mclock
+      integer iomode
+      external iomode
+      integer iread
+      external iread
+      integer iwrite
+      external iwrite
+      integer iodone
+      external iodone
+      integer iseof
+      external iseof
+      integer lsize
+      external lsize
+      integer ecmp
+      external ecmp
+      integer ediv
+      external ediv
+      integer emod
+      external emod
       integer INVALID_PTYPE
       parameter (INVALID_PTYPE = -1)
       integer FORCE_TYPE
@@ -96,6 +116,24 @@
       parameter (NX_GANG = 1)
       integer NX_SPS
       parameter (NX_SPS = 2)
+      integer M_UNIX
+      parameter (M_UNIX = 0)
+      integer M_LOG
+      parameter (M_LOG = 1)
+      integer M_SYNC
+      parameter (M_SYNC = 2)
+      integer M_RECORD
+      parameter (M_RECORD = 3)
+      integer M_GLOBAL
+      parameter (M_GLOBAL = 4)
+      integer M_ASYNC
+      parameter (M_ASYNC = 5)
+      integer SIZE_SET
+      parameter (SIZE_SET = 0)
+      integer SIZE_CUR
+      parameter (SIZE_CUR = 1)
+      integer SIZE_END
+      parameter (SIZE_END = 2)
       integer HWHZ
       parameter (HWHZ = 10000000)
       integer NX_ATTR_END

@@ -18,6 +18,15 @@ extern "C" {
 #define NX_STD 0 /* Scheduling of a partition: each process by itself. */
 #define NX_GANG 1 /* Scheduling of a partition: gangs. */
 #define NX_SPS 2 /* Scheduling of a partition: the space alone is shared. */
+#define M_UNIX 0 /* Mode of a file: each node has a pointer. */
+#define M_LOG 1 /* Mode of a file: one pointer for all nodes, first come, first served. */
+#define M_SYNC 2 /* Mode of a file: one pointer for all nodes, in their order. */
+#define M_RECORD 3 /* Mode of a file: records of one length, in the order of nodes, without waiting. */
+#define M_GLOBAL 4 /* Mode of a file: all nodes do the same, and the file is read or written once. */
+#define M_ASYNC 5 /* Mode of a file: each node has a pointer, and accesses to the same bytes are not kept apart. */
+#define SIZE_SET 0 /* From the beginning of a file. */
+#define SIZE_CUR 1 /* From the pointer. */
+#define SIZE_END 2 /* From the end of a file. */
 #define HWHZ 10000000 /* Ticks of `hwclock` in a second. */
 #define NX_ATTR_END (-1) /* End of the attributes. */
 #define NX_ATTR_SZ 1 /* Number of nodes: an `int`. */
@@ -65,6 +74,26 @@ typedef struct {
 
 /* Type, length, node and process type of the last message; four words are unused. */
 extern long msginfo[8];
+
+/* What nx_part_attr says of a partition. */
+typedef struct {
+    long uid, gid, access; /* numbers of the system, and permissions as of files */
+    long sched, rq, epl;   /* NX_STD, NX_GANG or NX_SPS; milliseconds; 0 to 10 */
+    long nodes;
+    long mesh_x, mesh_y;               /* columns and rows, 0 where it is no rectangle */
+    long enclose_mesh_x, enclose_mesh_y; /* of the smallest rectangle around it */
+} nx_part_info_t;
+
+/* What nx_pspart says of an application. */
+typedef struct {
+    long pid, uid;    /* of its launcher */
+    long priority;
+    long active;      /* 1 where it has its turn */
+    long elapsed;     /* milliseconds in all its turns */
+    long nodes;
+} nx_pspart_t;
+
+typedef long *nx_nodes_t;
 
 /* Each call has a variant with an underscore before its name. Where the call prints a message and ends the job, the variant
  * returns -1 and sets errno. */
@@ -227,16 +256,16 @@ long _msgmerge(long mid1, long mid2);
 /* Drops messages that are there. */
 void flushmsg(long typesel, long nodesel, long ptypesel);
 long _flushmsg(long typesel, long nodesel, long ptypesel);
-/* Makes a partition of this many nodes. */
+/* Makes a partition of this many nodes, -1: all of its parent; how many it has. */
 long nx_mkpart(const char *name, long size, long sched);
 long _nx_mkpart(const char *name, long size, long sched);
-/* Makes a partition of rows and columns. */
+/* Makes a partition of rows and columns; how many nodes it has. */
 long nx_mkpart_rect(const char *name, long rows, long cols, long sched);
 long _nx_mkpart_rect(const char *name, long rows, long cols, long sched);
-/* Makes a partition of the nodes of a list. */
+/* Makes a partition of the nodes of a list, by their numbers in its parent; how many it has. */
 long nx_mkpart_map(const char *name, long n, long nodes[], long sched);
 long _nx_mkpart_map(const char *name, long n, long nodes[], long sched);
-/* Removes a partition. */
+/* Removes a partition: with force also while applications run in it, recursively with those below it. */
 long nx_rmpart(const char *name, long force, long recursive);
 long _nx_rmpart(const char *name, long force, long recursive);
 /* Changes a partition's effective priority limit. */
@@ -248,18 +277,30 @@ long _nx_chpart_mod(const char *name, long mode);
 /* Changes a partition's name. */
 long nx_chpart_name(const char *name, const char *newname);
 long _nx_chpart_name(const char *name, const char *newname);
-/* Changes a partition's owner. */
+/* Changes a partition's owner and group; -1 leaves what is. */
 long nx_chpart_owner(const char *name, long owner, long group);
 long _nx_chpart_owner(const char *name, long owner, long group);
-/* Changes a partition's rollin quantum. */
+/* Changes a partition's roll-in quantum, in milliseconds. */
 long nx_chpart_rq(const char *name, long rollin);
 long _nx_chpart_rq(const char *name, long rollin);
 /* Changes a partition's scheduling. */
 long nx_chpart_sched(const char *name, long sched);
 long _nx_chpart_sched(const char *name, long sched);
-/* What runs in a partition. */
-long nx_pspart(const char *name, long **list, long n[]);
-long _nx_pspart(const char *name, long **list, long n[]);
+/* A partition's attributes. */
+long nx_part_attr(const char *name, nx_part_info_t *info);
+long _nx_part_attr(const char *name, nx_part_info_t *info);
+/* Numbers of a partition's nodes in the machine, in an array that the program frees. */
+long nx_part_nodes(const char *name, long **nodes, long n[]);
+long _nx_part_nodes(const char *name, long **nodes, long n[]);
+/* Applications in a partition and below it, in an array that the program frees. */
+long nx_pspart(const char *name, nx_pspart_t **list, long n[]);
+long _nx_pspart(const char *name, nx_pspart_t **list, long n[]);
+/* Nodes of the machine on which no application takes turns, in an array that the program frees. */
+long nx_empty_nodes(long **nodes, long n[]);
+long _nx_empty_nodes(long **nodes, long n[]);
+/* Nodes of the machine that have failed: there are none, and the array is empty. */
+long nx_failed_nodes(long **nodes, long n[]);
+long _nx_failed_nodes(long **nodes, long n[]);
 /* The number of this node. */
 long mynode(void);
 long _mynode(void);
@@ -308,7 +349,7 @@ long _nx_waitall(void);
 /* Waits until the processes of a type on a node have ended, which load has started; -1: all. */
 void waitall(long node, long pid);
 long _waitall(long node, long pid);
-/* The priority of the processes on a node; without partitions it has no effect. */
+/* The priority of the application in its partition, whichever node is named. */
 long nx_pri(long node, long priority);
 long _nx_pri(long node, long priority);
 /* Rows and columns of the application. */
@@ -357,6 +398,67 @@ long nx_initve_attr(const char *part, int *argc, char *argv[], ...);
 long _nx_initve_attr(const char *part, int *argc, char *argv[], ...);
 long nx_mkpart_attr(const char *name, ...);
 long _nx_mkpart_attr(const char *name, ...);
+
+
+/* Files. Those that read and write return how many bytes, and where a pointer or a size is a number of 64 bits, they take and
+ * return an esize_t. */
+struct iovec;
+int gopen(const char *path, int oflag, int iomode, ...);
+int _gopen(const char *path, int oflag, int iomode, ...);
+long setiomode(int fd, long iomode);
+long _setiomode(int fd, long iomode);
+long iomode(int fd);
+long _iomode(int fd);
+long cread(int fd, void *buf, unsigned n);
+long _cread(int fd, void *buf, unsigned n);
+long cwrite(int fd, const void *buf, unsigned n);
+long _cwrite(int fd, const void *buf, unsigned n);
+long creadv(int fd, const struct iovec *parts, int n);
+long _creadv(int fd, const struct iovec *parts, int n);
+long cwritev(int fd, const struct iovec *parts, int n);
+long _cwritev(int fd, const struct iovec *parts, int n);
+long readoff(int fd, esize_t offset, void *buf, unsigned n);
+long _readoff(int fd, esize_t offset, void *buf, unsigned n);
+long writeoff(int fd, esize_t offset, const void *buf, unsigned n);
+long _writeoff(int fd, esize_t offset, const void *buf, unsigned n);
+long iread(int fd, void *buf, unsigned n);
+long _iread(int fd, void *buf, unsigned n);
+long iwrite(int fd, const void *buf, unsigned n);
+long _iwrite(int fd, const void *buf, unsigned n);
+long ireadv(int fd, const struct iovec *parts, int n);
+long _ireadv(int fd, const struct iovec *parts, int n);
+long iwritev(int fd, const struct iovec *parts, int n);
+long _iwritev(int fd, const struct iovec *parts, int n);
+long ireadoff(int fd, esize_t offset, void *buf, unsigned n);
+long _ireadoff(int fd, esize_t offset, void *buf, unsigned n);
+long iwriteoff(int fd, esize_t offset, const void *buf, unsigned n);
+long _iwriteoff(int fd, esize_t offset, const void *buf, unsigned n);
+long iodone(long id);
+long _iodone(long id);
+long iowait(long id);
+long _iowait(long id);
+long iseof(int fd);
+long _iseof(int fd);
+long lsize(int fd, long offset, int whence);
+long _lsize(int fd, long offset, int whence);
+esize_t esize(int fd, esize_t offset, int whence);
+esize_t _esize(int fd, esize_t offset, int whence);
+esize_t eseek(int fd, esize_t offset, int whence);
+esize_t _eseek(int fd, esize_t offset, int whence);
+long restrictvol(int fd, long n, long volumes[]);
+long _restrictvol(int fd, long n, long volumes[]);
+esize_t eadd(esize_t a, esize_t b);
+esize_t eadd1(esize_t a, long b);
+esize_t esub(esize_t a, esize_t b);
+esize_t esub1(esize_t a, long b);
+esize_t emul(esize_t a, long b);
+long ediv(esize_t a, long b);
+long emod(esize_t a, long b);
+/* Below zero, zero or above. */
+long ecmp(esize_t a, esize_t b);
+/* In decimal; the text has room for 21 characters. */
+void etos(esize_t a, char *text);
+esize_t stoe(const char *text);
 
 #ifdef __cplusplus
 }

@@ -263,7 +263,7 @@ nx! {
         controlled(Control::wait)
     }
 
-    /// The priority of the processes on a node; without partitions it has no effect.
+    /// The priority of the application in its partition, whichever node is named.
     fn nx_pri(node: Small, priority: Small) -> c_long |nx| {
         if !(-1..nx.nodes()).contains(&node) {
             refuse!(EQNODE, "there is no node {node}; the application has the nodes 0 to {}", nx.nodes() - 1);
@@ -271,6 +271,7 @@ nx! {
         if !(0..=10).contains(&priority) {
             refuse!(EQPARAM, "the priority is {priority}; it is 0 to 10");
         }
+        nx.prioritize(priority)?;
         Ok(0)
     }
 

@@ -29,6 +29,12 @@ pub struct Longs(usize);
 /// `esize_t *`: two integers.
 pub type Esize = Longs;
 
+/// `nx_part_info_t *`: its integers.
+pub type PartInfo = Longs;
+
+/// `nx_pspart_t **`: gets an array of them that the program frees.
+pub type Applications = LongsPlace;
+
 /// `long`: a number that fits 32 bits, as all of NX's did. Programs without prototypes pass an
 /// `int`, whose upper half the compiler leaves 0; `libnx` makes a number below zero of it again
 /// where bit 31 says so.

@@ -10,6 +10,24 @@ pub const NX_STD: i64 = 0;
 pub const NX_GANG: i64 = 1;
 /// Scheduling of a partition: the space alone is shared.
 pub const NX_SPS: i64 = 2;
+/// Mode of a file: each node has a pointer.
+pub const M_UNIX: i64 = 0;
+/// Mode of a file: one pointer for all nodes, first come, first served.
+pub const M_LOG: i64 = 1;
+/// Mode of a file: one pointer for all nodes, in their order.
+pub const M_SYNC: i64 = 2;
+/// Mode of a file: records of one length, in the order of nodes, without waiting.
+pub const M_RECORD: i64 = 3;
+/// Mode of a file: all nodes do the same, and the file is read or written once.
+pub const M_GLOBAL: i64 = 4;
+/// Mode of a file: each node has a pointer, and accesses to the same bytes are not kept apart.
+pub const M_ASYNC: i64 = 5;
+/// From the beginning of a file.
+pub const SIZE_SET: i64 = 0;
+/// From the pointer.
+pub const SIZE_CUR: i64 = 1;
+/// From the end of a file.
+pub const SIZE_END: i64 = 2;
 /// Ticks of `hwclock` in a second.
 pub const HWHZ: i64 = 10_000_000;
 

@@ -73,7 +73,7 @@ pub fn meaning(number: i64) -> Option<&'static str> {
         EQPARAM => "wrong parameter",
         EQPID => "wrong process type",
         EQTYPE => "wrong message type",
-        EQPARTITION => "there are no partitions",
+        EQPARTITION => "the partition cannot be used, made or changed",
         EQPATH => "the program cannot be started",
         EQSTATE => "not possible in this process",
         _ => return None,

@@ -20,6 +20,7 @@ pub mod handler;
 pub mod mids;
 mod nodes;
 pub mod options;
+pub mod partitions;
 pub mod point;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -154,6 +155,15 @@ impl Nx {
     #[must_use]
     pub fn rectangle(&self) -> (i64, i64) {
         options::rectangle(self.nodes.count())
+    }
+
+    /// `nx_pri`: the priority of this application in its partition; without turns it has no effect.
+    ///
+    /// # Errors
+    /// When nobody can be asked.
+    pub fn prioritize(&self, priority: i64) -> Result<()> {
+        let launcher = self.rank.peers().facts().launcher;
+        partitions::prioritize(launcher, priority)
     }
 
     /// `flick`: lets another process have the core.

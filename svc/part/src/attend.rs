@@ -357,12 +357,6 @@ impl Keeper {
                         self.resume();
                     }
                 }
-                ["priority", number] => {
-                    self.asked.priority = number.to_owned();
-                    if let Some(leader) = &self.leader {
-                        let _ = send(leader, &["priority", number]);
-                    }
-                }
                 _ => {}
             }
         }

@@ -230,9 +230,15 @@ impl Leader {
                 self.clients.get_mut(&id)?.own.as_mut()?.stops_by = None;
                 Some(())
             }
-            ["priority", number] => {
-                let number: u32 = number.parse().ok()?;
-                self.clients.get_mut(&id)?.own.as_mut()?.priority = number;
+            ["prioritize", pid, number] => {
+                let (pid, number): (u32, u32) = (pid.parse().ok()?, number.parse().ok()?);
+                let user = self.clients.get(&id)?.user;
+                let clients = self.clients.values_mut();
+                for client in clients.filter(|client| user == 0 || client.user == user) {
+                    if let Some(own) = client.own.as_mut().filter(|own| own.pid == pid) {
+                        own.priority = number;
+                    }
+                }
                 self.refresh();
                 Some(())
             }

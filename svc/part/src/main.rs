@@ -72,6 +72,7 @@ fn run(words: &[OsString]) -> Result<(), Failed> {
         ["attend"] => Ok(attend::attend()?),
         ["init", ..] => Ok(init()?),
         ["serve", ..] => Ok(serve()?),
+        ["priority", _, pid, number] => Ok(prioritize(pid, number)?),
         [what, name, ref flags @ ..] => Ok(look(what, name, flags)?),
         _ => Err(Failed {
             text: "this program is run by margay part; see margay part --help".into(),
@@ -176,6 +177,16 @@ fn make(change: &Change, words: &[&str]) -> Result<(), String> {
     if let Ok(channel) = store.connect() {
         // Who is just ending need not know.
         let _ = send(&channel, &["changed"]);
+    }
+    Ok(())
+}
+
+/// Changes the priority of an application, by its launcher's process; where it takes no turns that
+/// has no effect.
+fn prioritize(pid: &str, number: &str) -> Result<(), String> {
+    if let Ok(channel) = Store::find()?.connect() {
+        // Who is just ending need not know.
+        let _ = send(&channel, &["prioritize", pid, number]);
     }
     Ok(())
 }

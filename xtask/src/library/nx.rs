@@ -18,6 +18,11 @@ const VARIADIC: [(&str, &str); 2] = [
     ("nx_mkpart_attr", "name, ..."),
 ];
 
+/// Functions of `files.c` that return a number in Fortran.
+const FILES: [&str; 9] = [
+    "iomode", "iread", "iwrite", "iodone", "iseof", "lsize", "ecmp", "ediv", "emod",
+];
+
 /// Returns the parameters of a function with as many arguments as the caller likes; `None` for all
 /// others.
 pub(super) fn variadic(name: &str) -> Option<&'static str> {
@@ -114,7 +119,10 @@ pub fn source(root: &Path) -> Result<String, String> {
             result == "void",
         );
     }
-    Ok(text + "\n" + &read(&root.join("abi/nx/start.c"))?)
+    for name in ["start.c", "files.c"] {
+        text = text + "\n" + &read(&root.join("abi/nx").join(name))?;
+    }
+    Ok(text)
 }
 
 fn fortran_result(c: &str) -> &str {
@@ -138,7 +146,8 @@ fn results(definition: &Definition) -> Result<(&'static str, &'static str), Stri
 /// Lists of strings and arrays that the library allocates are C's alone.
 pub(super) fn is_for_fortran(definition: &Definition) -> bool {
     let mut types = definition.parameters.iter().map(|(_, ty)| ty.as_str());
-    variadic(&definition.name).is_none() && !types.any(|ty| matches!(ty, "Strings" | "LongsPlace"))
+    variadic(&definition.name).is_none()
+        && !types.any(|ty| matches!(ty, "Strings" | "LongsPlace" | "Applications"))
 }
 
 fn c_parameters(definition: &Definition) -> Result<Vec<String>, String> {
@@ -164,6 +173,8 @@ fn forms(name: &str, ty: &str) -> Option<Forms> {
         "Room" => ("void *@", "void *", "void *@", "@"),
         "Longs" => ("long @[]", "void *", "int *@", "INTEGERS(@)"),
         "Esize" => ("esize_t *@", "void *", "int *@", "INTEGERS(@)"),
+        "PartInfo" => ("nx_part_info_t *@", "void *", "int *@", "INTEGERS(@)"),
+        "Applications" => ("nx_pspart_t **@", "void *", "", "0"),
         "Text" => ("const char *@", "const char *", "const char *@", "TEXT(@)"),
         "Strings" => ("char *@[]", "char **", "", "0"),
         "LongsPlace" => ("long **@", "long **", "", "0"),
@@ -224,6 +235,9 @@ fn fortran_header(all: &[Definition], numbers: &[(String, i64, String)]) -> Resu
         };
         let name = &definition.name;
         writeln!(text, "      {ty} {name}\n      external {name}").expect("a string grows");
+    }
+    for name in FILES {
+        writeln!(text, "      integer {name}\n      external {name}").expect("a string grows");
     }
     Ok(text + &fortran_constants(numbers))
 }
