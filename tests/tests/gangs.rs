@@ -297,7 +297,7 @@ fn readable(place: &Path) -> PathBuf {
 fn users_share_the_partitions_that_root_has_made_for_all() {
     let place = Place(scratch());
     let is_root = margay_sys_os::port::user() == 0;
-    let open = fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0o755));
+    let open: fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(place.0.path(), open).unwrap();
     let bin = readable(place.0.path());
     let common = place.path("common");

@@ -17,5 +17,5 @@ mod read;
 mod write;
 
 pub use format::{KEY, Kind, NO_PEER, Record, Shape, Site, VERSION};
-pub use read::{Clock, Damaged, Lane, Reader};
+pub use read::{Clock, Damaged, Lane, Reader, moment};
 pub use write::{Call, Message, Origin, Recorder, Timer};

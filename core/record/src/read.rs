@@ -59,6 +59,20 @@ pub struct Clock {
     ns_per_tick: f64,
 }
 
+/// Reads the processor's counter and the monotonic clock at the same moment, as near as some tries
+/// get: the thread may lose its core between the two.
+pub fn moment(ticks: impl Fn() -> u64, now_ns: impl Fn() -> u64) -> (u64, u64) {
+    const TRIES: usize = 8;
+    let tried = (0..TRIES).map(|_| {
+        let before = now_ns();
+        let ticks = ticks();
+        let passed = now_ns().saturating_sub(before);
+        (passed, (ticks, before + passed / 2))
+    });
+    let best = tried.min_by_key(|(passed, _)| *passed);
+    best.map_or((0, 0), |(_, moment)| moment)
+}
+
 impl Clock {
     /// Returns the clock of two moments, each in ticks and nanoseconds. Of moments that are too
     /// near to each other or contradictory, one of a nanosecond a tick that meets the second.

@@ -11,6 +11,7 @@ use margay_core_registry::CallName;
 use crate::format::{
     Kind, MODULE, NO_PEER, OPEN, RECORD, Record, Shape, header, lane, short, site_words,
 };
+use crate::read::moment;
 
 /// Calls in this many nanoseconds each, or less, are counted.
 const COUNT_BELOW_NS: u64 = 2_000;
@@ -125,8 +126,9 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
             return None;
         }
         let [first, second] = shape.pack();
-        words[header::TICKS].store(T::ticks(), Relaxed);
-        words[header::NS].store(T::now_ns(), Relaxed);
+        let (ticks, ns) = moment(T::ticks, T::now_ns);
+        words[header::TICKS].store(ticks, Relaxed);
+        words[header::NS].store(ns, Relaxed);
         words[header::SIZES].store(second, Relaxed);
         words[header::SHAPE].store(first, Release);
         let lane = || LaneState {

@@ -1,6 +1,6 @@
 //! The last calls of a rank, from its flight recorder: also of one that is dead.
 
-use margay_core_record::{Clock, KEY, Kind, Reader, Record};
+use margay_core_record::{Clock, KEY, Kind, Reader, Record, moment};
 use margay_job_registry::Jobs;
 use margay_job_stacks::{Frame, callers};
 use margay_net_platform::Peers;
@@ -129,7 +129,7 @@ pub fn last_calls(peers: &dyn Peers, rank: u32, most: usize) -> Result<Vec<CallV
         return Ok(Vec::new());
     };
     let reader = Reader::of(&words).map_err(|damaged| damaged.to_string())?;
-    let now = (clock::ticks(), clock::now_ns());
+    let now = moment(clock::ticks, clock::now_ns);
     let clock = Clock::between(reader.began(), now);
     let mut calls: Vec<(u32, Vec<Record>)> = Vec::new();
     let mut read = Vec::new();
