@@ -10,6 +10,7 @@ use margay_sys_os::cpu;
 
 use crate::hosts::HostList;
 use crate::options::{PlacementOptions, RunOptions};
+use crate::trace;
 use crate::values::{CoreList, Names, NodeList, OutputOption, seconds};
 
 /// Makes the job of the parsed segments, one for each program. In a partition it waits for the
@@ -138,6 +139,12 @@ fn of_segments(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
             from: "-timeout",
         });
         job.timeout = limit.or(job.timeout);
+        job.recording = trace::recording(&options.record, &job.launcher)?.or(job.recording);
+    }
+    if job.recording.is_some() {
+        for program in &mut job.programs {
+            trace::set_variables(&mut program.environment);
+        }
     }
     check(&job)?;
     Ok(job)

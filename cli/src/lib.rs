@@ -25,5 +25,6 @@ pub mod queue;
 pub mod queue_options;
 pub mod single_dash;
 pub mod threads_view;
+pub mod trace;
 pub mod values;
 pub mod why_view;

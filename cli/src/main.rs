@@ -14,7 +14,7 @@ use margay_cli::part_options::{NAMES, with_two_dashes};
 use margay_cli::poe::{self, PoeOptions};
 use margay_cli::{
     account, bench, check, completions, fortran, job, live, omp, part, pfs, queue, single_dash,
-    threads_view, why_view,
+    threads_view, trace, why_view,
 };
 use margay_job_launch::hosts::agent;
 use margay_job_launch::plan::Job;
@@ -128,6 +128,16 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         Subcommand::Run(_) => unreachable!("`margay run` has been taken care of"),
         Subcommand::Mesh(options) => return live::show("margay mesh", Mesh::default(), &options),
         Subcommand::Why(options) => why_view::show(&options),
+        Subcommand::Trace(options) => {
+            return report("margay trace", &trace::run(&trace::words_of(&options)), 1);
+        }
+        Subcommand::View(options) => {
+            return report(
+                "margay view",
+                &trace::run(&trace::words_of_view(&options)),
+                1,
+            );
+        }
         Subcommand::Markers(options) => {
             return live::show("margay markers", Markers::default(), &options);
         }

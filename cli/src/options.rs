@@ -48,6 +48,10 @@ pub enum Subcommand {
     Mesh(ViewOptions),
     /// Say why a job hangs or is slow: which ranks wait for which, at which lines.
     Why(WhyOptions),
+    /// Convert a trace of a job to the format of another tool, or show its profile.
+    Trace(TraceOptions),
+    /// Show a trace in a browser: every rank, every message, who waited for whom.
+    View(TraceViewOptions),
     /// Show the lights and texts that MPL tasks set (the Program Marker Array).
     Markers(ViewOptions),
     /// Measure this machine with the performance suite.
@@ -156,6 +160,52 @@ pub struct WhyOptions {
     pub json: bool,
 }
 
+/// Convert a trace of a job (mpiexec -trace) to the format of another tool, or show its profile.
+#[derive(Clone, Debug, Args)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct TraceOptions {
+    #[command(subcommand)]
+    pub action: TraceAction,
+}
+
+/// What is done with a trace.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum TraceAction {
+    /// Write a trace in another format
+    Convert {
+        /// The trace: of Margay, or in PICL's format
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// chrome (JSON, for chrome://tracing), perfetto, picl (for ParaGraph) or mtrace
+        #[arg(long, value_name = "FORMAT", value_parser = ["chrome", "perfetto", "picl", "mtrace"])]
+        to: String,
+        /// The file to write [default: the same name with another ending]
+        #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        output: Option<PathBuf>,
+    },
+    /// Print who spent how much time where, and who waited for whom
+    Profile {
+        /// The trace
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Show a trace of a job (mpiexec -trace) in a browser: print the address of a page that this
+/// command serves to this machine until it is ended, or write the page.
+#[derive(Clone, Debug, Args)]
+pub struct TraceViewOptions {
+    /// The trace: of Margay, or in PICL's format
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Write the page to this file instead; it needs no network
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+}
+
 /// Build the Fortran modules and library for a compiler.
 #[derive(Clone, Debug, Args)]
 pub struct FortranOptions {
@@ -186,6 +236,7 @@ Exit status: that of the first rank that failed (128 + the number of the signal 
 2 for wrong usage.";
 
 /// Run a program on some ranks.
+// Fields: one for each group of options, and those that stand in no group.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = RUN_NOTES)]
 pub struct RunOptions {
@@ -243,6 +294,10 @@ pub struct RunOptions {
     #[command(flatten)]
     pub end: EndOptions,
 
+    /// What is recorded.
+    #[command(flatten)]
+    pub record: RecordOptions,
+
     /// Where ranks run on this host.
     #[command(flatten)]
     pub placement: PlacementOptions,
@@ -280,6 +335,19 @@ pub struct EndOptions {
     /// or ignore [default: report]
     #[arg(long = "deadlock", env = "MARGAY_DEADLOCK", value_name = "WHAT", value_parser = on_deadlock, hide_env_values = true)]
     pub on_deadlock: Option<OnDeadlock>,
+}
+
+/// What is recorded of a job.
+#[derive(Clone, Debug, Args)]
+pub struct RecordOptions {
+    /// Write what the ranks do to this file, for margay view and margay trace
+    #[arg(long = "trace", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub trace: Option<PathBuf>,
+
+    /// Print at the end who spent how much time where, and who waited for whom; with a file, write
+    /// that as JSON instead
+    #[arg(long = "profile", value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", value_hint = ValueHint::FilePath)]
+    pub profile: Option<OsString>,
 }
 
 /// Cores, devices, and what is reported about them.

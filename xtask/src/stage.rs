@@ -31,7 +31,8 @@ const LIBRARY_CRATES: [&str; 4] = [
 ];
 
 /// The crates that make its programs.
-const PROGRAM_CRATES: [&str; 7] = [
+const PROGRAM_CRATES: [&str; 8] = [
+    "margay-cli-trace",
     "margay-bench-suite",
     "margay-svc-part",
     "margay-svc-pfs",
@@ -44,14 +45,15 @@ const PROGRAM_CRATES: [&str; 7] = [
 
 /// The programs that cargo builds: the command, the performance suite that `margay bench` runs, the
 /// partitions of `margay part`, the parallel file system of `margay pfs`, the head of the queue
-/// that `margay up` starts, and the checker of `mpiexec -check`.
-const PROGRAMS: [&str; 6] = [
+/// that `margay up` starts, the checker of `mpiexec -check`, and what records jobs.
+const PROGRAMS: [&str; 7] = [
     "margay",
     "margay-bench",
     "margay-part",
     "margay-pfs",
     "margay-queue",
     "margay-check",
+    "margay-trace",
 ];
 
 /// The launcher's other names.

@@ -127,7 +127,7 @@ pub const TABLE: &[Foreign] = &[
         Refused("put the tool before the program: mpiexec -n 4 TOOL ./a.out"),
     ),
     option(
-        &["trace", "t", "check_mpi", "check-mpi", "aps", "mps"],
+        &["t", "check_mpi", "check-mpi", "aps", "mps"],
         0,
         Refused(
             "put the tool before the program, or preload its library: mpiexec -x LD_PRELOAD=LIBRARY -n 4 ./a.out",

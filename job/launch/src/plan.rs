@@ -6,7 +6,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::recorder::Recording;
+
 /// A job as the user described it.
+// Fields: the choices of the user, which have little to do with each other.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The name under which the launcher was called; it stands before its messages.
@@ -39,6 +42,8 @@ pub struct Job {
     pub tell: Tell,
     /// The hosts on which the ranks run; none is this machine alone.
     pub hosts: Option<Hosts>,
+    /// The job is recorded.
+    pub recording: Option<Recording>,
 }
 
 /// What is done when ranks wait for each other so that they can never go on.
@@ -334,6 +339,7 @@ impl Job {
             continue_on_failure: false,
             timeout: None,
             on_deadlock: OnDeadlock::Report,
+            recording: None,
             layout: Layout::default(),
             capture: Capture::default(),
             tell: Tell::default(),

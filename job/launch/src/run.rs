@@ -23,6 +23,7 @@ use crate::guard::{Command, Event, Guard};
 use crate::ordered::Ordered;
 use crate::output::StreamId;
 use crate::plan::{Job, LaunchError};
+use crate::recorder::Recorder;
 use crate::report;
 use crate::setup::{self, Own, Started, Stream};
 use crate::spawned::Spawner;
@@ -62,6 +63,9 @@ pub fn run(job: &Job, spawner: Option<Spawner>, turns: Option<Turns>) -> Result<
     let mut launcher = Launcher::new(job, started);
     launcher.spawner = spawner;
     launcher.serve();
+    if let Some(recorder) = launcher.recorder.take() {
+        recorder.finish();
+    }
     Ok(launcher.verdict.status())
 }
 
@@ -75,6 +79,7 @@ struct Launcher<'a> {
     spawner: Option<Spawner>,
     /// Children that the launcher's process had before it became a launcher (by `exec` in a shell).
     foreign: Vec<u32>,
+    recorder: Option<Recorder>,
     alive: u32,
     /// No process of the job is left.
     empty: bool,
@@ -118,6 +123,7 @@ impl<'a> Launcher<'a> {
             .with_codes_of_poe(job.launcher == "poe"),
             spawner: None,
             foreign: started.foreign,
+            recorder: started.recorder,
             empty: false,
             ending: Ending::default(),
             timeout_at: job.timeout.map(|limit| started.at + limit.time),

@@ -34,6 +34,7 @@ use crate::other_abi::Libraries;
 use crate::output::{Labels, Merger, StreamId};
 use crate::plan::{Hosts, Job, LaunchError, Output, Program, StdinTo};
 use crate::program;
+use crate::recorder::Recorder;
 use crate::tell;
 use crate::turns::Turns;
 
@@ -53,6 +54,8 @@ pub(crate) struct Started {
     pub(crate) own: Own,
     /// Children that the launcher's process had before it became a launcher (by `exec` in a shell).
     pub(crate) foreign: Vec<u32>,
+    /// What records the job.
+    pub(crate) recorder: Option<Recorder>,
     /// When the guard began.
     pub(crate) at: Instant,
 }
@@ -119,7 +122,7 @@ pub(crate) fn start(
     let places = job.places(&counts)?;
     let files = FileLimit::now();
     files.raise_to(u64::from(ranks) * 8 + 64);
-    let foreign = process::children();
+    let mut foreign = process::children();
     if let Some(hosts) = &job.hosts {
         return start_on_hosts(job, hosts, (&counts, &places), foreign);
     }
@@ -142,6 +145,10 @@ pub(crate) fn start(
         .or_else(|_| segment.fd().try_clone_to_owned())
         .map_err(|e| descriptors(ranks, &e))?;
     let programs = programs(job, &segment_fd, (ranks, ranks, usable), parent, &devices)?;
+    let recording = job.recording.as_ref();
+    let recorder = recording.map(|recording| Recorder::start(recording, &segment));
+    let recorder = recorder.transpose()?;
+    foreign.extend(recorder.as_ref().map(Recorder::pid));
 
     let lines = tell::lines(job, &counts, &placement, &cores);
     let (blocked, ends, mut own) = own(job, ranks, lines, placement.leases)?;
@@ -189,6 +196,7 @@ pub(crate) fn start(
         guard,
         own,
         foreign,
+        recorder,
         at: now,
     })
 }
@@ -255,6 +263,11 @@ fn start_on_hosts(
     foreign: Vec<u32>,
 ) -> Result<Started, LaunchError> {
     task::check(job)?;
+    if job.recording.is_some() {
+        return Err(LaunchError::usage(
+            "-trace and -profile record jobs of one host; leave them or the hosts out",
+        ));
+    }
     let ranks: u32 = counts.iter().sum();
     let segment = make_segment(job, counts, places, ranks as usize)?;
     let plan = relay::Plan::new(job, hosts, counts, places, &segment)?;
@@ -270,6 +283,7 @@ fn start_on_hosts(
         guard,
         own,
         foreign,
+        recorder: None,
         at,
     })
 }

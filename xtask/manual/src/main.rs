@@ -29,7 +29,9 @@ const ALIASES: [(&str, &[&str]); 5] = [
 ];
 
 /// Guides of the installed tree that say more about a command.
-const GUIDES: [(&str, &[&str]); 22] = [
+const GUIDES: [(&str, &[&str]); 24] = [
+    ("margay-trace", &["docs/view.md"]),
+    ("margay-view", &["docs/view.md"]),
     (
         "margay",
         &["README.md", "docs/tutorial.md", "docs/troubleshooting.md"],

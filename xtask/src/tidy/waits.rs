@@ -88,6 +88,14 @@ const PLACES: &[(&str, &str)] = &[
         "a command waits for the answer of the service: descriptors, with a limit of time",
     ),
     (
+        "job/launch/src/recorder.rs",
+        "the program that records a job finishes its trace after the job",
+    ),
+    (
+        "cli/trace/src/record.rs",
+        "the program that records a job pauses between two looks at the rings",
+    ),
+    (
         "job/launch/src/run.rs",
         "the launcher waits for output, signals and the guard: descriptors",
     ),

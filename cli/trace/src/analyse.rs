@@ -1,0 +1,422 @@
+//! What a trace means: which messages belong together, and who waited for whom, in the terms of
+//! Scalasca (Geimer et al., Concurrency and Computation 22(6), 2010).
+
+use std::collections::{BTreeMap, HashMap};
+
+use margay_core_record::{Kind, Record};
+
+use crate::format::Trace;
+
+/// Why time passes in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WaitKind {
+    LateSender,
+    LateReceiver,
+    Barrier,
+    NxN,
+    LateBroadcast,
+    EarlyReduce,
+    Collective,
+}
+
+impl WaitKind {
+    pub const ALL: [WaitKind; 7] = [
+        WaitKind::LateSender,
+        WaitKind::LateReceiver,
+        WaitKind::Barrier,
+        WaitKind::NxN,
+        WaitKind::LateBroadcast,
+        WaitKind::EarlyReduce,
+        WaitKind::Collective,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            WaitKind::LateSender => "late sender",
+            WaitKind::LateReceiver => "late receiver",
+            WaitKind::Barrier => "wait at barrier",
+            WaitKind::NxN => "wait at NxN",
+            WaitKind::LateBroadcast => "late broadcast",
+            WaitKind::EarlyReduce => "early reduce",
+            WaitKind::Collective => "wait at collective",
+        }
+    }
+}
+
+/// A record by its thread and its place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct At {
+    pub thread: u32,
+    pub index: u32,
+}
+
+/// A message of which both ends are in the trace.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    pub from: At,
+    pub to: At,
+    pub bytes: u64,
+    pub tag: u32,
+    /// When the call began that sends it, and when the call ended in which it came.
+    pub sent_ns: u64,
+    pub received_ns: u64,
+}
+
+/// Time in a call that passed because another rank was late.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    pub kind: WaitKind,
+    pub at: At,
+    /// The call of the other rank.
+    pub because: At,
+    pub ns: u64,
+}
+
+/// What was found in a trace.
+#[derive(Default)]
+pub struct Analysis {
+    pub messages: Vec<Message>,
+    pub waits: Vec<Wait>,
+    /// Ends of messages whose other end is not in the trace.
+    pub unmatched: u64,
+}
+
+/// Duration of a record; of one that has not ended, until the end of the trace.
+pub fn duration(trace: &Trace, record: &Record) -> u64 {
+    record
+        .ticks
+        .unwrap_or_else(|| trace.end_ns.saturating_sub(record.start))
+}
+
+pub fn end(trace: &Trace, record: &Record) -> u64 {
+    record.start.saturating_add(duration(trace, record))
+}
+
+/// A call and what belongs to it.
+#[derive(Clone, Copy)]
+struct End {
+    at: At,
+    /// The call itself, for a further message of it.
+    call: At,
+    begin: u64,
+    end: u64,
+    bytes: u64,
+    /// When the receive was posted, where that is another call.
+    posted: u64,
+}
+
+/// Context, sender, receiver, tag.
+type Channel = (u32, u32, u32, u32);
+
+/// What the ranks do in a collective operation: rank, call, record.
+type Instance = Vec<(u32, End, Record)>;
+
+pub fn analyse(trace: &Trace) -> Analysis {
+    let mut sends: HashMap<Channel, Vec<End>> = HashMap::new();
+    let mut receives: HashMap<Channel, Vec<End>> = HashMap::new();
+    let mut collectives: HashMap<(u32, u32), Instance> = HashMap::new();
+    for (thread, of) in trace.threads.iter().enumerate() {
+        let mut call: Option<(At, u64, u64)> = None;
+        let mut posted: HashMap<u16, u64> = HashMap::new();
+        let mut count: HashMap<u32, u32> = HashMap::new();
+        for (index, record) in of.records.iter().enumerate() {
+            let at = At {
+                thread: thread as u32,
+                index: index as u32,
+            };
+            if !record.kind.is_further() {
+                call = Some((at, record.start, end(trace, record)));
+            }
+            let (call_at, begin, end) = call.unwrap_or((at, record.start, end(trace, record)));
+            let is_post = matches!(record.kind, Kind::Post | Kind::Posted);
+            if is_post {
+                posted.insert(record.request, record.start);
+            }
+            let this = End {
+                at,
+                call: call_at,
+                begin,
+                end,
+                bytes: record.bytes,
+                posted: posted
+                    .get(&record.request)
+                    .copied()
+                    .unwrap_or(begin)
+                    .min(begin),
+            };
+            match (record.kind, record.peer) {
+                (Kind::Send | Kind::Sent, Some(peer)) => {
+                    let channel = (record.context, of.rank, peer, record.tag);
+                    sends.entry(channel).or_default().push(this);
+                }
+                (Kind::Receive | Kind::Received, Some(peer)) => {
+                    let channel = (record.context, peer, of.rank, record.tag);
+                    receives.entry(channel).or_default().push(this);
+                }
+                (Kind::Collective, _) => {
+                    let number = count.entry(record.context).or_default();
+                    let instance = (record.context, *number);
+                    *number += 1;
+                    let all = collectives.entry(instance).or_default();
+                    all.push((of.rank, this, *record));
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut analysis = Analysis::default();
+    for (channel, received) in receives {
+        let sent = sends.remove(&channel).unwrap_or_default();
+        analysis.unmatched += sent.len().abs_diff(received.len()) as u64;
+        for (send, receive) in sent.iter().zip(&received) {
+            analysis.message(send, receive, channel.3);
+        }
+    }
+    analysis.unmatched += sends.values().map(|left| left.len() as u64).sum::<u64>();
+    let mut instances: Vec<_> = collectives.into_values().collect();
+    instances.sort_by_key(|all| all.iter().map(|(_, e, _)| e.begin).min());
+    for all in &instances {
+        analysis.collective(trace, all);
+    }
+    analysis.messages.sort_by_key(|m| (m.sent_ns, m.from));
+    analysis.waits.sort_by_key(|w| w.at);
+    analysis.merge();
+    analysis
+}
+
+impl Analysis {
+    fn message(&mut self, send: &End, receive: &End, tag: u32) {
+        self.messages.push(Message {
+            from: send.at,
+            to: receive.at,
+            bytes: send.bytes.max(receive.bytes),
+            tag,
+            sent_ns: send.begin,
+            received_ns: receive.end.max(send.begin),
+        });
+        let late_sender = send.begin.min(receive.end).saturating_sub(receive.begin);
+        let ready = receive.posted;
+        let late_receiver = ready.min(send.end).saturating_sub(send.begin);
+        if late_sender > 0 {
+            self.waits.push(Wait {
+                kind: WaitKind::LateSender,
+                at: receive.call,
+                because: send.call,
+                ns: late_sender,
+            });
+        } else if late_receiver > 0 && send.end > ready {
+            self.waits.push(Wait {
+                kind: WaitKind::LateReceiver,
+                at: send.call,
+                because: receive.call,
+                ns: late_receiver,
+            });
+        }
+    }
+
+    fn collective(&mut self, trace: &Trace, all: &[(u32, End, Record)]) {
+        let Some((_, last, _)) = all.iter().max_by_key(|(_, e, _)| e.begin) else {
+            return;
+        };
+        let name = trace.site(all[0].2.site).call;
+        let root = |(rank, _, record): &&(u32, End, Record)| record.peer == Some(*rank);
+        let of_root = all.iter().find(root).map(|(_, e, _)| *e);
+        let is = |words: &[&str]| words.iter().any(|word| name.to_lowercase().contains(word));
+        for (_, this, _) in all {
+            let (kind, because) = if is(&["barrier", "sync"]) {
+                (WaitKind::Barrier, Some(*last))
+            } else if is(&["bcast", "scatter"]) && !is(&["reduce_scatter"]) {
+                (WaitKind::LateBroadcast, of_root)
+            } else if is(&["allreduce", "allgather", "alltoall", "reduce_scatter"]) {
+                (WaitKind::NxN, Some(*last))
+            } else if is(&["reduce", "gather"]) {
+                let is_root = of_root.is_some_and(|root| root.at == this.at);
+                (WaitKind::EarlyReduce, is_root.then_some(*last))
+            } else {
+                (WaitKind::Collective, Some(*last))
+            };
+            let Some(because) = because else { continue };
+            let ns = because.begin.min(this.end).saturating_sub(this.begin);
+            if ns > 0 && because.at != this.at {
+                self.waits.push(Wait {
+                    kind,
+                    at: this.call,
+                    because: because.call,
+                    ns,
+                });
+            }
+        }
+    }
+
+    /// Of several messages of one call the latest counts: the waits for them overlap.
+    fn merge(&mut self) {
+        let mut merged: BTreeMap<At, Wait> = BTreeMap::new();
+        for wait in self.waits.drain(..) {
+            let longest = merged.entry(wait.at).or_insert(wait);
+            if wait.ns > longest.ns {
+                *longest = wait;
+            }
+        }
+        self.waits = merged.into_values().collect();
+    }
+}
+
+/// Whose fault waits are: the time of each is divided among the ranks that did something else than
+/// wait meanwhile, following those that waited themselves.
+pub struct Blame<'a> {
+    trace: &'a Trace,
+    /// Of each thread, in the order of their begins: from, to, and the wait.
+    of_thread: HashMap<u32, Vec<(u64, u64, &'a Wait)>>,
+    /// Waits that may still be followed.
+    left: u64,
+}
+
+impl<'a> Blame<'a> {
+    /// Waits that are followed in all, so that long chains of many ranks come to an end.
+    const MOST: u64 = 20_000_000;
+    /// How far one is followed.
+    const DEEPEST: u32 = 200;
+
+    pub fn of(trace: &'a Trace, analysis: &'a Analysis) -> Blame<'a> {
+        let mut of_thread: HashMap<u32, Vec<(u64, u64, &Wait)>> = HashMap::new();
+        for wait in &analysis.waits {
+            let record = &trace.threads[wait.at.thread as usize].records[wait.at.index as usize];
+            let entry = (record.start, record.start.saturating_add(wait.ns), wait);
+            of_thread.entry(wait.at.thread).or_default().push(entry);
+        }
+        Blame {
+            trace,
+            of_thread,
+            left: Self::MOST,
+        }
+    }
+
+    /// Divides a wait: the calls that came late, each with its kind and its share.
+    pub fn divide(&mut self, wait: &Wait) -> Vec<(At, WaitKind, u64)> {
+        let at = wait.at;
+        let start = self.trace.threads[at.thread as usize].records[at.index as usize].start;
+        let mut shares = Vec::new();
+        self.follow(wait, (start, start.saturating_add(wait.ns)), 0, &mut shares);
+        shares
+    }
+
+    fn follow(
+        &mut self,
+        wait: &Wait,
+        (from, to): (u64, u64),
+        depth: u32,
+        shares: &mut Vec<(At, WaitKind, u64)>,
+    ) {
+        let others = match self.of_thread.get(&wait.because.thread) {
+            Some(waits) if depth < Self::DEEPEST && self.left > 0 => {
+                let first = waits.partition_point(|&(_, end, _)| end <= from);
+                let last = waits.partition_point(|&(start, ..)| start < to);
+                waits[first.min(last)..last].to_vec()
+            }
+            _ => Vec::new(),
+        };
+        let mut own = to.saturating_sub(from);
+        for (start, end, other) in others {
+            let (start, end) = (start.max(from), end.min(to));
+            if start < end && other.at != wait.because {
+                own = own.saturating_sub(end - start);
+                self.left = self.left.saturating_sub(1);
+                self.follow(other, (start, end), depth + 1, shares);
+            }
+        }
+        if own > 0 {
+            shares.push((wait.because, wait.kind, own));
+        }
+    }
+}
+
+/// A stretch of the critical path: on this rank from one time to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    pub thread: u32,
+    pub from_ns: u64,
+    pub to_ns: u64,
+}
+
+/// The critical path: from the end of the trace back to its beginning, at each wait going over to
+/// the rank that was late.
+pub fn critical_path(trace: &Trace, analysis: &Analysis) -> Vec<Stretch> {
+    const MOST: usize = 1_000_000;
+    let mut of_thread: HashMap<u32, Vec<&Wait>> = HashMap::new();
+    for wait in &analysis.waits {
+        of_thread.entry(wait.at.thread).or_default().push(wait);
+    }
+    let record = |at: At| &trace.threads[at.thread as usize].records[at.index as usize];
+    let ends = trace.threads.iter().enumerate().filter_map(|(thread, of)| {
+        let last = of.records.iter().map(|r| end(trace, r)).max()?;
+        Some((last, thread as u32))
+    });
+    let Some((mut now, mut thread)) = ends.max() else {
+        return Vec::new();
+    };
+    let mut path = Vec::new();
+    while path.len() < MOST {
+        let waits = of_thread.get(&thread).map_or(&[][..], |waits| &waits[..]);
+        // The last wait before now whose cause lies before now.
+        let at = waits.partition_point(|w| record(w.at).start < now);
+        let before = waits[..at].iter().rev();
+        let found = before
+            .map(|wait| (wait, record(wait.at).start + wait.ns))
+            .find(|&(wait, until)| until <= now && record(wait.because).start < now);
+        let Some((wait, until)) = found else {
+            break;
+        };
+        path.push(Stretch {
+            thread,
+            from_ns: until,
+            to_ns: now,
+        });
+        thread = wait.because.thread;
+        now = until;
+    }
+    path.push(Stretch {
+        thread,
+        from_ns: 0,
+        to_ns: now,
+    });
+    path.reverse();
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::tests::small;
+
+    #[test]
+    fn late_senders_and_barriers_are_found() {
+        let trace = small();
+        let analysis = analyse(&trace);
+        assert_eq!((analysis.messages.len(), analysis.unmatched), (1, 0));
+        let waits: Vec<_> = analysis
+            .waits
+            .iter()
+            .map(|w| (w.kind, w.at.thread, w.ns))
+            .collect();
+        assert_eq!(
+            waits,
+            [
+                (WaitKind::Barrier, 0, 2_990_000),
+                (WaitKind::LateSender, 1, 4_000_000)
+            ]
+        );
+        let path = critical_path(&trace, &analysis);
+        let ranks: Vec<u32> = path.iter().map(|s| s.thread).collect();
+        let mut blame = Blame::of(&trace, &analysis);
+        let shares: Vec<_> = analysis
+            .waits
+            .iter()
+            .flat_map(|w| blame.divide(w))
+            .collect();
+        // Rank 1 came late to the barrier although it no longer waited for rank 0.
+        let shares: Vec<_> = shares.iter().map(|(at, _, ns)| (at.thread, *ns)).collect();
+        assert_eq!(shares, [(1, 2_990_000), (0, 4_000_000)]);
+        assert_eq!(ranks, [0, 1]);
+        assert_eq!(path.last().map(|s| s.to_ns), Some(9_000_000));
+    }
+}

@@ -1,0 +1,539 @@
+//! The stored trace, `.mtrace`: blocks with checksums, so that what was written before a cut is
+//! read. `docs/mtrace.md` draws it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::Path;
+
+use margay_core_record::{Kind, Record};
+
+pub const VERSION: u8 = 1;
+const MAGIC: [u8; 8] = [b'M', b'T', b'R', b'A', b'C', b'E', 0, VERSION];
+const HEADER: usize = 64;
+const HEAD: usize = 16;
+/// A block that says to be longer is none.
+const MOST_BLOCK: usize = 64 << 20;
+
+const JOB: u32 = 1;
+const SITE: u32 = 2;
+const RECORDS: u32 = 3;
+const SOURCE: u32 = 4;
+const END: u32 = 5;
+
+/// What a trace is of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    pub ranks: u32,
+    /// Time 0 of the trace, in nanoseconds since 1970.
+    pub started_ns: u64,
+    pub job: u64,
+    pub command: String,
+    pub host: String,
+}
+
+/// From where a program calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SiteInfo {
+    pub call: String,
+    pub function: String,
+    /// As the compiler was given it; empty for unknown.
+    pub file: String,
+    /// 0 for unknown.
+    pub line: u32,
+    pub module: String,
+}
+
+impl SiteInfo {
+    /// Where it is: `mesh.c:88`, or the function, or the program.
+    pub fn place(&self) -> String {
+        let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+        match (self.line, self.function.is_empty()) {
+            (1.., _) => format!("{}:{}", name(&self.file), self.line),
+            (0, false) => self.function.clone(),
+            (0, true) => name(&self.module),
+        }
+    }
+}
+
+/// The records of one thread of a rank; times are nanoseconds since the trace began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadRecords {
+    pub rank: u32,
+    pub thread: u32,
+    pub records: Vec<Record>,
+    /// How many did not come into the trace.
+    pub lost: u64,
+}
+
+/// A trace in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    pub head: Head,
+    pub sites: BTreeMap<u16, SiteInfo>,
+    pub threads: Vec<ThreadRecords>,
+    /// Files of the program's source, by the names that sites have.
+    pub sources: BTreeMap<String, String>,
+    /// When it ended; the end of the last record where the trace was cut.
+    pub end_ns: u64,
+    /// It has no end: the file was cut, or is still written.
+    pub is_cut: bool,
+}
+
+impl Trace {
+    pub fn records(&self) -> usize {
+        self.threads.iter().map(|t| t.records.len()).sum()
+    }
+
+    pub fn lost(&self) -> u64 {
+        self.threads.iter().map(|t| t.lost).sum()
+    }
+
+    /// The call site of a record.
+    pub fn site(&self, number: u16) -> SiteInfo {
+        self.sites.get(&number).cloned().unwrap_or_default()
+    }
+}
+
+/// Why a file is no trace.
+#[derive(Debug)]
+pub enum TraceError {
+    Io(io::Error),
+    Magic,
+    Version(u8),
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TraceError::Io(error) => write!(f, "{error}"),
+            TraceError::Magic => f.write_str(
+                "it is no trace of Margay (it does not begin with MTRACE); mpiexec -trace FILE makes one",
+            ),
+            TraceError::Version(version) => write!(
+                f,
+                "it is a trace of version {version}, this program reads version {VERSION}; use the margay that made it"
+            ),
+        }
+    }
+}
+
+/// Writes a trace block by block.
+pub struct Writer<W: Write> {
+    to: W,
+    written: u64,
+}
+
+impl<W: Write> Writer<W> {
+    pub fn new(mut to: W, head: &Head) -> io::Result<Writer<W>> {
+        let mut bytes = [0; HEADER];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&head.ranks.to_le_bytes());
+        bytes[16..24].copy_from_slice(&head.started_ns.to_le_bytes());
+        bytes[24..32].copy_from_slice(&head.job.to_le_bytes());
+        to.write_all(&bytes)?;
+        let mut writer = Writer { to, written: 0 };
+        let mut text = Vec::new();
+        put_text(&mut text, &head.command);
+        put_text(&mut text, &head.host);
+        writer.block(JOB, &text)?;
+        Ok(writer)
+    }
+
+    fn block(&mut self, kind: u32, payload: &[u8]) -> io::Result<()> {
+        let padding = payload.len().next_multiple_of(8) - payload.len();
+        let mut head = [0; HEAD];
+        head[..4].copy_from_slice(&kind.to_le_bytes());
+        head[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        head[8..12].copy_from_slice(&crc32(payload).to_le_bytes());
+        self.to.write_all(&head)?;
+        self.to.write_all(payload)?;
+        self.to.write_all(&[0; 8][..padding])
+    }
+
+    pub fn site(&mut self, number: u16, site: &SiteInfo) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        bytes.extend(u32::from(number).to_le_bytes());
+        bytes.extend(site.line.to_le_bytes());
+        for text in [&site.call, &site.function, &site.file, &site.module] {
+            put_text(&mut bytes, text);
+        }
+        self.block(SITE, &bytes)
+    }
+
+    pub fn records(&mut self, of: &ThreadRecords) -> io::Result<()> {
+        const AT_A_TIME: usize = 16_384;
+        let mut lost = of.lost;
+        let mut chunks = of.records.chunks(AT_A_TIME);
+        loop {
+            let chunk = chunks.next();
+            if chunk.is_none() && lost == 0 {
+                return Ok(());
+            }
+            let records = chunk.unwrap_or_default();
+            let mut bytes = Vec::with_capacity(16 + 32 * records.len());
+            bytes.extend(of.rank.to_le_bytes());
+            bytes.extend(of.thread.to_le_bytes());
+            bytes.extend(std::mem::take(&mut lost).to_le_bytes());
+            for record in records {
+                for word in record.pack() {
+                    bytes.extend(word.to_le_bytes());
+                }
+            }
+            self.written += records.len() as u64;
+            self.block(RECORDS, &bytes)?;
+        }
+    }
+
+    pub fn source(&mut self, file: &str, text: &str) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        put_text(&mut bytes, file);
+        bytes.extend(text.as_bytes());
+        self.block(SOURCE, &bytes)
+    }
+
+    /// Writes the end. Returns how many records the trace has.
+    pub fn end(mut self, end_ns: u64) -> io::Result<u64> {
+        self.block(END, &end_ns.to_le_bytes())?;
+        self.to.flush()?;
+        Ok(self.written)
+    }
+
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// Writes a whole trace.
+pub fn write(to: impl Write, trace: &Trace) -> io::Result<()> {
+    let mut writer = Writer::new(to, &trace.head)?;
+    for (&number, site) in &trace.sites {
+        writer.site(number, site)?;
+    }
+    for thread in &trace.threads {
+        writer.records(thread)?;
+    }
+    for (file, text) in &trace.sources {
+        writer.source(file, text)?;
+    }
+    writer.end(trace.end_ns).map(drop)
+}
+
+/// Reads a trace.
+pub fn read_file(path: &Path) -> Result<Trace, TraceError> {
+    let file = File::open(path).map_err(TraceError::Io)?;
+    read(BufReader::with_capacity(1 << 20, file))
+}
+
+pub fn read(mut from: impl Read) -> Result<Trace, TraceError> {
+    let mut header = Vec::new();
+    (&mut from)
+        .take(HEADER as u64)
+        .read_to_end(&mut header)
+        .map_err(TraceError::Io)?;
+    let length = header.len().min(7);
+    if length == 0 || header[..length] != MAGIC[..length] {
+        return Err(TraceError::Magic);
+    }
+    if let Some(&version) = header.get(7)
+        && version != VERSION
+    {
+        return Err(TraceError::Version(version));
+    }
+    header.resize(HEADER, 0);
+    let mut trace = Trace {
+        head: Head {
+            ranks: u32::from_le_bytes(array(&header, 8)),
+            started_ns: u64::from_le_bytes(array(&header, 16)),
+            job: u64::from_le_bytes(array(&header, 24)),
+            ..Head::default()
+        },
+        is_cut: true,
+        ..Trace::default()
+    };
+    let mut threads: BTreeMap<(u32, u32), ThreadRecords> = BTreeMap::new();
+    let mut payload = Vec::new();
+    while let Some(kind) = next_block(&mut from, &mut payload).map_err(TraceError::Io)? {
+        take(&mut trace, &mut threads, kind, &payload);
+    }
+    trace.threads = threads.into_values().collect();
+    // A file may say anything; ranks that have records are there.
+    let most = trace.threads.iter().map(|t| t.rank + 1).max();
+    trace.head.ranks = trace.head.ranks.clamp(1, 1 << 24).max(most.unwrap_or(0));
+    for thread in &mut trace.threads {
+        thread.records.sort_by_key(|record| record.start);
+    }
+    let last = trace.threads.iter().flat_map(|t| t.records.iter().rev());
+    let ends = last.map(|r| r.start.saturating_add(r.ticks.unwrap_or(0)));
+    trace.end_ns = ends.max().unwrap_or(0).max(trace.end_ns);
+    Ok(trace)
+}
+
+/// The next block that is whole.
+fn next_block(from: &mut impl Read, payload: &mut Vec<u8>) -> io::Result<Option<u32>> {
+    let mut head = Vec::with_capacity(HEAD);
+    from.take(HEAD as u64).read_to_end(&mut head)?;
+    if head.len() < HEAD {
+        return Ok(None);
+    }
+    let length = u32::from_le_bytes(array(&head, 4)) as usize;
+    if length > MOST_BLOCK {
+        return Ok(None);
+    }
+    payload.clear();
+    let padded = length.next_multiple_of(8);
+    from.take(padded as u64).read_to_end(payload)?;
+    if payload.len() < length {
+        return Ok(None);
+    }
+    payload.truncate(length);
+    let is_whole = crc32(payload) == u32::from_le_bytes(array(&head, 8));
+    Ok(is_whole.then(|| u32::from_le_bytes(array(&head, 0))))
+}
+
+fn take(
+    trace: &mut Trace,
+    threads: &mut BTreeMap<(u32, u32), ThreadRecords>,
+    kind: u32,
+    payload: &[u8],
+) {
+    let mut rest = payload;
+    match kind {
+        JOB => {
+            trace.head.command = text(&mut rest);
+            trace.head.host = text(&mut rest);
+        }
+        SITE => {
+            let (number, line) = (word(&mut rest) as u16, word(&mut rest));
+            let site = SiteInfo {
+                call: text(&mut rest),
+                function: text(&mut rest),
+                file: text(&mut rest),
+                module: text(&mut rest),
+                line,
+            };
+            trace.sites.insert(number, site);
+        }
+        RECORDS => {
+            /// A rank beyond is none.
+            const MOST: u32 = 1 << 24;
+            let (rank, thread) = (word(&mut rest), word(&mut rest));
+            let lost = u64::from(word(&mut rest)) | u64::from(word(&mut rest)) << 32;
+            if rank >= MOST {
+                return;
+            }
+            let of = threads.entry((rank, thread)).or_insert(ThreadRecords {
+                rank,
+                thread,
+                ..ThreadRecords::default()
+            });
+            of.lost = of.lost.saturating_add(lost);
+            let records = rest.chunks_exact(32).filter_map(|bytes| {
+                let words = std::array::from_fn(|i| u64::from_le_bytes(array(bytes, 8 * i)));
+                Record::unpack(words)
+            });
+            of.records.extend(records);
+        }
+        SOURCE => {
+            let file = text(&mut rest);
+            trace
+                .sources
+                .insert(file, String::from_utf8_lossy(rest).into_owned());
+        }
+        END if rest.len() >= 8 => {
+            trace.end_ns = u64::from_le_bytes(array(rest, 0));
+            trace.is_cut = false;
+        }
+        // Of a later version.
+        _ => {}
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    std::array::from_fn(|i| bytes.get(at + i).copied().unwrap_or(0))
+}
+
+fn word(rest: &mut &[u8]) -> u32 {
+    let value = u32::from_le_bytes(array(rest, 0));
+    *rest = rest.get(4..).unwrap_or_default();
+    value
+}
+
+/// A text: its length in bytes, then UTF-8.
+fn text(rest: &mut &[u8]) -> String {
+    let length = (word(rest) as usize).min(rest.len());
+    let (bytes, after) = rest.split_at(length);
+    *rest = after;
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn put_text(to: &mut Vec<u8>, text: &str) {
+    to.extend((text.len() as u32).to_le_bytes());
+    to.extend(text.as_bytes());
+}
+
+/// The checksum of Ethernet and zip.
+fn crc32(bytes: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = {
+        let mut table = [0; 256];
+        let mut i = 0;
+        while i < 256 {
+            let mut value = i as u32;
+            let mut bit = 0;
+            while bit < 8 {
+                value = if value & 1 == 1 {
+                    value >> 1 ^ 0xedb8_8320
+                } else {
+                    value >> 1
+                };
+                bit += 1;
+            }
+            table[i] = value;
+            i += 1;
+        }
+        table
+    };
+    !bytes.iter().fold(!0, |crc: u32, &byte| {
+        crc >> 8 ^ TABLE[(crc as u8 ^ byte) as usize]
+    })
+}
+
+/// What a record is called where its site has no name.
+pub fn name_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Send | Kind::Sent => "send",
+        Kind::Receive | Kind::Received => "receive",
+        Kind::Post | Kind::Posted => "post",
+        Kind::Collective => "collective",
+        Kind::Read => "read",
+        Kind::Write => "write",
+        Kind::Call | Kind::Total => "call",
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn record(kind: Kind, start: u64, ticks: u64, site: u16, peer: u32) -> Record {
+        Record {
+            kind,
+            start,
+            ticks: Some(ticks),
+            site,
+            peer: (peer != u32::MAX).then_some(peer),
+            tag: 7,
+            context: 2,
+            bytes: 800,
+            request: 0,
+        }
+    }
+
+    /// Two ranks: 0 computes, then sends; 1 waits for it. Then a barrier, to which 1 comes late.
+    pub fn small() -> Trace {
+        let site = |call: &str, line| SiteInfo {
+            call: call.into(),
+            function: "main()".into(),
+            file: "/src/ring.c".into(),
+            line,
+            module: "/bin/ring".into(),
+        };
+        let barrier = |start, ticks| Record {
+            context: 3,
+            tag: 2,
+            bytes: 0,
+            ..record(Kind::Collective, start, ticks, 3, u32::MAX)
+        };
+        let thread = |rank, records| ThreadRecords {
+            rank,
+            thread: 10 + rank,
+            records,
+            lost: 0,
+        };
+        Trace {
+            head: Head {
+                ranks: 2,
+                started_ns: 1_700_000_000_000_000_000,
+                job: 77,
+                command: "./ring".into(),
+                host: "box".into(),
+            },
+            sites: BTreeMap::from([
+                (1, site("MPI_Send", 20)),
+                (2, site("MPI_Recv", 22)),
+                (3, site("MPI_Barrier", 30)),
+            ]),
+            threads: vec![
+                thread(
+                    0,
+                    vec![
+                        record(Kind::Send, 5_000_000, 1000, 1, 1),
+                        barrier(6_000_000, 3_000_000),
+                    ],
+                ),
+                thread(
+                    1,
+                    vec![
+                        record(Kind::Receive, 1_000_000, 4_002_000, 2, 0),
+                        barrier(8_990_000, 10_000),
+                    ],
+                ),
+            ],
+            sources: BTreeMap::from([("/src/ring.c".into(), "int main() {}\n".into())]),
+            end_ns: 10_000_000,
+            is_cut: false,
+        }
+    }
+
+    pub fn bytes(trace: &Trace) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write(&mut bytes, trace).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_trace_is_read_as_it_was_written() {
+        let trace = small();
+        assert_eq!(read(&bytes(&trace)[..]).unwrap(), trace);
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn a_trace_of_version_1_that_was_put_together_by_hand_is_read() {
+        let trace = read(&include_bytes!("old.mtrace")[..]).unwrap();
+        assert_eq!((trace.head.command.as_str(), trace.head.job), ("./old", 77));
+        assert_eq!((trace.end_ns, trace.is_cut, trace.lost()), (9000, false, 3));
+        assert_eq!(trace.site(1).place(), "old.c:20");
+        let sent = record(Kind::Send, 5000, 1000, 1, 1);
+        assert_eq!(trace.threads[0].records, [sent]);
+    }
+
+    #[test]
+    fn a_trace_that_is_cut_anywhere_is_read_up_to_there() {
+        let whole = bytes(&small());
+        let mut most = 0;
+        for length in 1..whole.len() {
+            let trace = read(&whole[..length]).unwrap();
+            assert!(trace.is_cut, "{length}");
+            assert!(trace.records() >= most);
+            most = trace.records();
+        }
+        assert_eq!(most, 4);
+        assert!(matches!(read(&b""[..]), Err(TraceError::Magic)));
+        assert!(matches!(read(&b"ELF...."[..]), Err(TraceError::Magic)));
+        let mut other = whole.clone();
+        other[7] = 2;
+        assert!(matches!(read(&other[..]), Err(TraceError::Version(2))));
+    }
+
+    #[test]
+    fn damaged_bytes_are_no_reason_to_panic() {
+        let whole = bytes(&small());
+        for at in 8..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0xff;
+            let _ = read(&damaged[..]);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! `margay-trace`: records jobs, converts and reads traces, shows profiles and views.
+//!
+//! `mpiexec -trace` and `mpiexec -profile` start it beside the ranks, with the job's memory as its
+//! standard input; `margay trace` and `margay view` run it for the rest. It is a program of its own
+//! so that neither `mpiexec` nor the wheel has to carry it.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`mod@format`] | the stored trace |
+//! | [`record`] | from the rings of a running job to a trace |
+//! | [`mod@analyse`] | which messages belong together, who waited for whom, the critical path |
+//! | [`profile`] | sums: who spent how much where |
+//! | [`chrome`], [`perfetto`], [`picl`] | formats of other tools |
+//! | [`mod@view`] | the page in a browser |
+//! | [`json`] | JSON as text |
+
+#![forbid(unsafe_code)]
+
+mod analyse;
+mod chrome;
+mod format;
+mod json;
+mod perfetto;
+mod picl;
+mod profile;
+mod record;
+mod view;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use margay_sys_os::signal::{self, SignalFd, SignalSet};
+use margay_sys_shm::segment::Segment;
+
+use analyse::analyse;
+use format::Trace;
+use profile::Profile;
+use record::print;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            print(io::stderr(), &format!("margay-trace: {why}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+const USAGE: &str = "use: margay trace convert FILE --to FORMAT, margay trace profile FILE, margay view FILE; \
+                     mpiexec -trace FILE makes a trace";
+
+/// Words of a command: options with a value, options without one, and the rest.
+struct Words<'a> {
+    words: &'a [OsString],
+}
+
+impl<'a> Words<'a> {
+    fn value(&self, option: &str) -> Option<&'a OsStr> {
+        let at = self.words.iter().position(|word| word == option)?;
+        self.words.get(at + 1).map(OsString::as_os_str)
+    }
+
+    fn has(&self, option: &str) -> bool {
+        self.words.iter().any(|word| word == option)
+    }
+
+    fn path(&self, option: &str) -> Option<PathBuf> {
+        self.value(option).map(PathBuf::from)
+    }
+
+    fn first(&self) -> Result<&'a Path, String> {
+        let first = self.words.first();
+        first.map(Path::new).ok_or_else(|| USAGE.to_owned())
+    }
+}
+
+fn run(arguments: &[OsString]) -> Result<(), String> {
+    let (command, words) = arguments.split_first().ok_or(USAGE)?;
+    let words = Words { words };
+    match command.to_str() {
+        Some("record") => record_job(&words),
+        Some("convert") => convert(&words),
+        Some("profile") => {
+            let trace = read(words.first()?)?;
+            let profile = Profile::of(&trace, &analyse(&trace));
+            let text = match words.has("--json") {
+                true => profile.json(),
+                false => profile.text(),
+            };
+            print(io::stdout(), &text);
+            Ok(())
+        }
+        Some("view") => view(&words),
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
+/// Records the job whose memory is the standard input.
+fn record_job(words: &Words<'_>) -> Result<(), String> {
+    // Ctrl-C ends the ranks, and what they did until then is wanted. The launcher says by SIGTERM
+    // that they have ended.
+    let signals = SignalSet::of(&[
+        signal::SIGINT,
+        signal::SIGTERM,
+        signal::SIGHUP,
+        signal::SIGQUIT,
+    ]);
+    let _before = signals.block();
+    let received = SignalFd::new(&signals);
+    let mut received = received.map_err(|error| format!("cannot watch for signals: {error}"))?;
+    let mut ended = || {
+        let mut taken = std::iter::from_fn(|| received.take());
+        taken.any(|received| received.signal == signal::SIGTERM)
+    };
+    let memory = io::stdin().as_fd().try_clone_to_owned();
+    let memory = memory.map_err(|error| format!("cannot take the job's memory: {error}"))?;
+    let segment = Segment::join(memory).map_err(|error| {
+        format!("the standard input is not the memory of a job ({error}); {USAGE}")
+    })?;
+    let name = words.value("--name").unwrap_or(OsStr::new("mpiexec"));
+    let name = name.to_string_lossy();
+    let json = words.path("--profile-json");
+    let wanted = record::Wanted {
+        file: words.path("--trace"),
+        keeps: words.has("--profile") || json.is_some(),
+    };
+    let mut say = |text: &str| print(io::stderr(), &format!("{name}: {text}\n"));
+    let Some(trace) = record::run(segment, &wanted, &mut ended, &mut say)? else {
+        return Ok(());
+    };
+    let profile = Profile::of(&trace, &analyse(&trace));
+    if words.has("--profile") {
+        print(io::stderr(), &profile.text());
+    }
+    if let Some(path) = json {
+        record::create(&path)
+            .and_then(|mut file| file.write_all(profile.json().as_bytes()))
+            .map_err(|error| format!("cannot write the profile {}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Reads a trace of ours or in PICL's format.
+fn read(path: &Path) -> Result<Trace, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", path.display());
+    let mut begin = Vec::new();
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    let head = file.take(7).read_to_end(&mut begin);
+    head.map_err(|error| failed(&error))?;
+    let trace = match begin.first() {
+        Some(b'-' | b'0'..=b'9') => {
+            let file = File::open(path).map_err(|error| failed(&error))?;
+            picl::read(BufReader::new(file)).map_err(|error| failed(&error))?
+        }
+        _ => format::read_file(path).map_err(|error| failed(&error))?,
+    };
+    if trace.is_cut && begin.first() == Some(&b'M') {
+        let text = format!(
+            "margay-trace: {} has no end: it was cut, or is still written; {} records are read\n",
+            path.display(),
+            trace.records()
+        );
+        print(io::stderr(), &text);
+    }
+    Ok(trace)
+}
+
+fn convert(words: &Words<'_>) -> Result<(), String> {
+    let from = words.first()?;
+    let to = words.value("--to").and_then(OsStr::to_str).unwrap_or("");
+    let ending = match to {
+        "chrome" => "json",
+        "perfetto" => "perfetto-trace",
+        "picl" => "picl",
+        "mtrace" => "mtrace",
+        other => {
+            return Err(format!(
+                "'{other}' is no format that is written; --to chrome, perfetto, picl or mtrace"
+            ));
+        }
+    };
+    let path = words
+        .path("--output")
+        .unwrap_or_else(|| from.with_extension(ending));
+    if path == from {
+        return Err(format!(
+            "{} would be overwritten; name another file with --output",
+            path.display()
+        ));
+    }
+    let trace = read(from)?;
+    let failed = |error: io::Error| format!("cannot write {}: {error}", path.display());
+    let mut file = BufWriter::new(File::create(&path).map_err(failed)?);
+    match to {
+        "chrome" => chrome::write(&mut file, &trace, &analyse(&trace)),
+        "perfetto" => perfetto::write(&mut file, &trace, &analyse(&trace)),
+        "picl" => picl::write(&mut file, &trace),
+        _ => format::write(&mut file, &trace),
+    }
+    .and_then(|()| file.flush())
+    .map_err(failed)?;
+    print(io::stdout(), &format!("{}\n", path.display()));
+    Ok(())
+}
+
+fn view(words: &Words<'_>) -> Result<(), String> {
+    let from = words.first()?;
+    // Read anew for each request: the job may still run.
+    let page = || read(from).map(|trace| view::page(&trace, &analyse(&trace)));
+    let first = page()?;
+    if let Some(path) = words.path("--html") {
+        return std::fs::write(&path, first)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()));
+    }
+    drop(first);
+    view::serve(&page, |address| {
+        print(io::stdout(), &format!("{address}\n"));
+    })
+}

@@ -1,0 +1,434 @@
+//! The profile of a trace: who spent how much where, and who waited for whom.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use margay_core_record::Kind;
+
+use crate::analyse::{Analysis, Blame, WaitKind, duration};
+use crate::format::Trace;
+use crate::json::Json;
+
+/// Sums of calls.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    calls: u64,
+    ns: u64,
+    most_ns: u64,
+    bytes: u64,
+    wait_ns: u64,
+}
+
+/// A call site: the function and where it is called.
+type SiteKey = (String, String);
+
+/// What was found of a trace, in sums.
+pub struct Profile<'a> {
+    trace: &'a Trace,
+    of_call: Vec<(String, Sums)>,
+    of_site: Vec<(SiteKey, Sums)>,
+    /// Time in calls, of each rank.
+    of_rank: Vec<u64>,
+    waits: Vec<(WaitKind, u64)>,
+    /// Who was late, where, for whom it cost how much.
+    causes: Vec<(Cause, u64)>,
+    /// Messages and bytes from one rank to another.
+    matrix: BTreeMap<(u32, u32), (u64, u64)>,
+    /// Messages by the power of two of their size.
+    sizes: BTreeMap<u32, (u64, u64)>,
+    files: [u64; 2],
+    unmatched: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cause {
+    kind: WaitKind,
+    rank: u32,
+    call: String,
+    place: String,
+}
+
+impl<'a> Profile<'a> {
+    pub fn of(trace: &'a Trace, analysis: &Analysis) -> Profile<'a> {
+        let mut of_call: BTreeMap<String, Sums> = BTreeMap::new();
+        let mut of_site: BTreeMap<SiteKey, Sums> = BTreeMap::new();
+        let mut of_rank = vec![0; trace.head.ranks as usize];
+        let mut matrix: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
+        let mut sizes: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        let mut files = [0; 2];
+        let key = |site: u16| {
+            let site = trace.site(site);
+            (site.call.clone(), site.place())
+        };
+        for of in &trace.threads {
+            for record in &of.records {
+                let is_total = record.kind == Kind::Total;
+                let calls = if is_total { u64::from(record.tag) } else { 1 };
+                let sends = matches!(record.kind, Kind::Send | Kind::Sent)
+                    || is_total && record.request == Kind::Send as u16;
+                if let Some(peer) = record.peer.filter(|_| sends) {
+                    let (messages, bytes) = matrix.entry((of.rank, peer)).or_default();
+                    *messages += calls;
+                    *bytes += record.bytes;
+                    let each = record.bytes.checked_div(calls).unwrap_or(0);
+                    let (messages, bytes) = sizes.entry(64 - each.leading_zeros()).or_default();
+                    *messages += calls;
+                    *bytes += record.bytes;
+                }
+                match record.kind {
+                    Kind::Read => files[0] += record.bytes,
+                    Kind::Write => files[1] += record.bytes,
+                    _ => {}
+                }
+                if record.kind.is_further() {
+                    continue;
+                }
+                // Of calls that were only counted the time is not known.
+                let ns = if is_total { 0 } else { duration(trace, record) };
+                of_rank[of.rank as usize] += ns;
+                let (call, place) = key(record.site);
+                for sums in [
+                    of_call.entry(call.clone()).or_default(),
+                    of_site.entry((call, place)).or_default(),
+                ] {
+                    sums.calls += calls;
+                    sums.ns += ns;
+                    sums.most_ns = sums.most_ns.max(ns);
+                    sums.bytes += record.bytes;
+                }
+            }
+        }
+        let mut waits: BTreeMap<WaitKind, u64> = BTreeMap::new();
+        let mut causes: BTreeMap<Cause, u64> = BTreeMap::new();
+        let mut blame = Blame::of(trace, analysis);
+        for wait in &analysis.waits {
+            let record = |at: crate::analyse::At| {
+                &trace.threads[at.thread as usize].records[at.index as usize]
+            };
+            *waits.entry(wait.kind).or_default() += wait.ns;
+            if let Some(sums) = of_site.get_mut(&key(record(wait.at).site)) {
+                sums.wait_ns += wait.ns;
+            }
+            for (because, kind, ns) in blame.divide(wait) {
+                let (call, place) = key(record(because).site);
+                let cause = Cause {
+                    kind,
+                    rank: trace.threads[because.thread as usize].rank,
+                    call,
+                    place,
+                };
+                *causes.entry(cause).or_default() += ns;
+            }
+        }
+        let mut of_call: Vec<_> = of_call.into_iter().collect();
+        of_call.sort_by_key(|(_, sums)| u64::MAX - sums.ns);
+        let mut of_site: Vec<_> = of_site.into_iter().collect();
+        of_site.sort_by_key(|(_, sums)| u64::MAX - sums.ns);
+        let mut waits: Vec<_> = waits.into_iter().collect();
+        waits.sort_by_key(|(_, ns)| u64::MAX - ns);
+        let mut causes: Vec<_> = causes.into_iter().collect();
+        causes.sort_by_key(|(_, ns)| u64::MAX - ns);
+        Profile {
+            trace,
+            of_call,
+            of_site,
+            of_rank,
+            waits,
+            causes,
+            matrix,
+            sizes,
+            files,
+            unmatched: analysis.unmatched,
+        }
+    }
+
+    /// Time of all ranks together.
+    fn whole_ns(&self) -> u64 {
+        self.trace.end_ns * u64::from(self.trace.head.ranks)
+    }
+
+    fn share(&self, ns: u64) -> f64 {
+        100.0 * ns as f64 / self.whole_ns().max(1) as f64
+    }
+
+    /// Seconds that the rank with the most computation computes longer than the mean.
+    fn imbalance(&self) -> (u32, f64) {
+        let computes = |ns: &u64| self.trace.end_ns.saturating_sub(*ns);
+        let most = (self.of_rank.iter().zip(0..)).min_by_key(|(ns, _)| **ns);
+        let (most_ns, rank) = most.map_or((0, 0), |(ns, rank)| (computes(ns), rank));
+        let sum: u64 = self.of_rank.iter().map(computes).sum();
+        let mean = sum as f64 / self.of_rank.len().max(1) as f64;
+        (rank, (most_ns as f64 - mean) * 1e-9)
+    }
+
+    /// As text for a terminal of 80 columns.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let trace = self.trace;
+        let inside: u64 = self.of_rank.iter().sum();
+        let line = |text: &mut String, words: String| {
+            text.push_str(&words);
+            text.push('\n');
+        };
+        line(
+            &mut text,
+            format!(
+                "profile of {}: {} ranks, {:.3} s; {:.1} % of the time in calls",
+                trace.head.command,
+                trace.head.ranks,
+                trace.end_ns as f64 * 1e-9,
+                self.share(inside)
+            ),
+        );
+        let (rank, seconds) = self.imbalance();
+        line(
+            &mut text,
+            format!(
+                "load imbalance: rank {rank} computes {seconds:.3} s longer than the mean of all"
+            ),
+        );
+        let _ = writeln!(
+            text,
+            "\n{:<22} {:>10} {:>10} {:>6} {:>10} {:>12}",
+            "CALL", "COUNT", "SECONDS", "%", "LONGEST", "BYTES"
+        );
+        for (call, sums) in &self.of_call {
+            let _ = writeln!(
+                text,
+                "{:<22} {:>10} {:>10.3} {:>6.1} {:>10.6} {:>12}",
+                cut(call, 22),
+                sums.calls,
+                seconds_of(sums.ns),
+                self.share(sums.ns),
+                seconds_of(sums.most_ns),
+                amount(sums.bytes)
+            );
+        }
+        let _ = writeln!(
+            text,
+            "\n{:<22} {:<24} {:>9} {:>10} {:>10}",
+            "CALL", "AT", "COUNT", "SECONDS", "WAITING"
+        );
+        for ((call, place), sums) in self.of_site.iter().take(20) {
+            let _ = writeln!(
+                text,
+                "{:<22} {:<24} {:>9} {:>10.3} {:>10.3}",
+                cut(call, 22),
+                cut(place, 24),
+                sums.calls,
+                seconds_of(sums.ns),
+                seconds_of(sums.wait_ns)
+            );
+        }
+        if !self.waits.is_empty() {
+            let _ = writeln!(text, "\n{:<22} {:>10} {:>6}", "WAITING", "SECONDS", "%");
+        }
+        for (kind, ns) in &self.waits {
+            let _ = writeln!(
+                text,
+                "{:<22} {:>10.3} {:>6.1}",
+                kind.name(),
+                seconds_of(*ns),
+                self.share(*ns)
+            );
+        }
+        for (cause, ns) in self.causes.iter().take(5) {
+            let _ = writeln!(
+                text,
+                "rank {} late at {} ({}) cost others {:.3} s: {}",
+                cause.rank,
+                cause.place,
+                cause.call,
+                seconds_of(*ns),
+                cause.kind.name()
+            );
+        }
+        self.traffic(&mut text);
+        text
+    }
+
+    fn traffic(&self, text: &mut String) {
+        const MOST_RANKS: u32 = 8;
+        const MOST_PAIRS: usize = 10;
+        if self.matrix.is_empty() {
+            return;
+        }
+        let ranks = self.trace.head.ranks;
+        if ranks <= MOST_RANKS {
+            let _ = write!(text, "\nBYTES FROM \\ TO");
+            for to in 0..ranks {
+                let _ = write!(text, "{to:>8}");
+            }
+            text.push('\n');
+            for from in 0..ranks {
+                let _ = write!(text, "{from:>15}");
+                for to in 0..ranks {
+                    let bytes = self.matrix.get(&(from, to)).map_or(0, |(_, bytes)| *bytes);
+                    let _ = write!(text, "{:>8}", amount(bytes));
+                }
+                text.push('\n');
+            }
+        } else {
+            let mut pairs: Vec<_> = self.matrix.iter().collect();
+            pairs.sort_by_key(|(_, (_, bytes))| u64::MAX - bytes);
+            let _ = writeln!(
+                text,
+                "\n{:>6} {:>6} {:>10} {:>10}",
+                "FROM", "TO", "MESSAGES", "BYTES"
+            );
+            for ((from, to), (messages, bytes)) in pairs.into_iter().take(MOST_PAIRS) {
+                let _ = writeln!(
+                    text,
+                    "{from:>6} {to:>6} {messages:>10} {:>10}",
+                    amount(*bytes)
+                );
+            }
+        }
+        let _ = writeln!(
+            text,
+            "\n{:<16} {:>10} {:>10}",
+            "MESSAGES OF", "COUNT", "BYTES"
+        );
+        for (power, (messages, bytes)) in &self.sizes {
+            let upto = match power {
+                0 => "0 bytes".to_owned(),
+                power => format!(
+                    "up to {}",
+                    amount(1_u64.checked_shl(*power).unwrap_or(u64::MAX))
+                ),
+            };
+            let _ = writeln!(text, "{upto:<16} {messages:>10} {:>10}", amount(*bytes));
+        }
+        if self.files != [0, 0] {
+            let [read, written] = self.files;
+            let _ = writeln!(
+                text,
+                "\nfiles: {} read, {} written",
+                amount(read),
+                amount(written)
+            );
+        }
+    }
+
+    /// As one JSON object.
+    pub fn json(&self) -> String {
+        let sums = |json: &mut Json, sums: &Sums| {
+            json.number("calls", sums.calls as f64);
+            json.number("seconds", seconds_of(sums.ns));
+            json.number("longest_s", seconds_of(sums.most_ns));
+            json.number("bytes", sums.bytes as f64);
+            json.number("waiting_s", seconds_of(sums.wait_ns));
+        };
+        let mut json = Json::object();
+        json.number("version", 1.0);
+        json.text("command", &self.trace.head.command);
+        json.number("ranks", f64::from(self.trace.head.ranks));
+        json.number("seconds", seconds_of(self.trace.end_ns));
+        json.array("calls", &self.of_call, |json, (call, of)| {
+            json.text("call", call);
+            sums(json, of);
+        });
+        json.array("sites", &self.of_site, |json, ((call, place), of)| {
+            json.text("call", call);
+            json.text("place", place);
+            sums(json, of);
+        });
+        let ranks: Vec<(usize, &u64)> = self.of_rank.iter().enumerate().collect();
+        json.array("ranks_in_calls", &ranks, |json, (rank, ns)| {
+            json.number("rank", *rank as f64);
+            json.number("seconds", seconds_of(**ns));
+        });
+        json.array("waits", &self.waits, |json, (kind, ns)| {
+            json.text("kind", kind.name());
+            json.number("seconds", seconds_of(*ns));
+        });
+        json.array("causes", &self.causes, |json, (cause, ns)| {
+            json.text("kind", cause.kind.name());
+            json.number("rank", f64::from(cause.rank));
+            json.text("call", &cause.call);
+            json.text("place", &cause.place);
+            json.number("seconds", seconds_of(*ns));
+        });
+        let (rank, seconds) = self.imbalance();
+        json.number("imbalance_rank", f64::from(rank));
+        json.number("imbalance_s", seconds);
+        let pairs: Vec<_> = self.matrix.iter().collect();
+        json.array("matrix", &pairs, |json, ((from, to), (messages, bytes))| {
+            json.number("from", f64::from(*from));
+            json.number("to", f64::from(*to));
+            json.number("messages", *messages as f64);
+            json.number("bytes", *bytes as f64);
+        });
+        let sizes: Vec<_> = self.sizes.iter().collect();
+        json.array("sizes", &sizes, |json, (power, (messages, bytes))| {
+            json.number("below_bytes", (**power as f64).exp2());
+            json.number("messages", *messages as f64);
+            json.number("bytes", *bytes as f64);
+        });
+        json.number("read_bytes", self.files[0] as f64);
+        json.number("written_bytes", self.files[1] as f64);
+        json.number("lost", self.trace.lost() as f64);
+        json.number("unmatched", self.unmatched as f64);
+        json.end() + "\n"
+    }
+}
+
+fn seconds_of(ns: u64) -> f64 {
+    ns as f64 * 1e-9
+}
+
+fn cut(text: &str, most: usize) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .take(most)
+        .collect()
+}
+
+/// A number of bytes in few letters.
+fn amount(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["K", "M", "G", "T", "P", "E"];
+    if bytes < 10_000 {
+        return bytes.to_string();
+    }
+    let mut value = bytes as f64;
+    let mut unit = "";
+    for next in UNITS {
+        if value < 1000.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    format!("{value:.1}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyse::analyse;
+    use crate::format::tests::small;
+
+    #[test]
+    fn a_profile_names_who_was_late() {
+        let trace = small();
+        let profile = Profile::of(&trace, &analyse(&trace));
+        let text = profile.text();
+        assert!(
+            text.contains("rank 0 late at ring.c:20 (MPI_Send) cost others 0.004 s: late sender"),
+            "{text}"
+        );
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert!(text.contains("wait at barrier"), "{text}");
+        let json = profile.json();
+        assert!(
+            json.contains("\"from\":0,\"to\":1,\"messages\":1,\"bytes\":800"),
+            "{json}"
+        );
+    }
+
+    #[test]
+    fn amounts_are_short() {
+        let short = [0, 9999, 10_000, 1 << 20, u64::MAX].map(amount);
+        assert_eq!(short, ["0", "9999", "9.8K", "1.0M", "16.0E"]);
+    }
+}
