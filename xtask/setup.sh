@@ -83,6 +83,15 @@ test)
     needs pkg-config have pkg-config
     needs valgrind have valgrind
     needs gdb have gdb
+    # Hosts and Slurm on this machine, and launchers of others that start programs; all of it only root can use.
+    if [ "$(id -u)" -eq 0 ]; then
+        needs iproute2 have ip
+        needs munge have munged
+        needs slurmctld have slurmctld
+        needs slurmd have slurmd
+        needs slurm-client have srun
+        needs libpmix2 has_library libpmix.so.2
+    fi
     # Reads the manual pages.
     needs groff-base have groff
     needs libopenblas-dev has_library libopenblas.so.0

@@ -3,8 +3,10 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod hosts;
 pub mod jobs;
 pub mod python;
+pub mod slurm;
 pub mod voices;
 
 use std::os::unix::fs::MetadataExt;

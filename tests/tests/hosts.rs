@@ -3,122 +3,12 @@
 #![forbid(unsafe_code)]
 
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use margay_tests::hosts::Hosts;
 use margay_tests::jobs::{Built, Ended, Job, Words, mark, nothing_is_left, send, text};
-use margay_tests::{command, run, scratch, stage, succeed};
-
-/// Hosts that are gone with the value.
-struct Hosts {
-    tag: String,
-    number: u32,
-    folder: tempfile::TempDir,
-}
-
-impl Hosts {
-    /// Makes hosts; none, with a note, where that is not possible.
-    fn make(number: u32) -> Option<Hosts> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let tag = format!(
-            "m{}x{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
-        let hosts = Hosts {
-            tag,
-            number,
-            folder: scratch(),
-        };
-        let may = [
-            "ip netns add @s",
-            "ip -n @s link add br0 type bridge",
-            "ip -n @s link set br0 up",
-        ]
-        .iter()
-        .all(|line| hosts.works(line));
-        let all = may && (1..=number).all(|host| hosts.plug(host));
-        if !all {
-            println!(
-                "note: no network namespaces here (not root, or no iproute2): several hosts are not tested"
-            );
-            return None;
-        }
-        let script = "#!/bin/sh\nhost=$1; shift\nexec ip netns exec \"$host\" unshare -u sh -c 'hostname \"$0\"; echo welcome to $0; exec sh -c \"$1\"' \"$host\" \"$*\"\n";
-        let shell = hosts.shell();
-        std::fs::write(&shell, script).expect("the folder takes files");
-        let mode = PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&shell, mode).expect("the file is ours");
-        Some(hosts)
-    }
-
-    fn plug(&self, host: u32) -> bool {
-        let n = host.to_string();
-        [
-            "ip netns add @hN",
-            "ip link add @vN netns @hN type veth peer name @pN netns @s",
-            "ip -n @s link set @pN master br0",
-            "ip -n @s link set @pN up",
-            "ip -n @hN link set lo up",
-            "ip -n @hN addr add 10.77.0.N/24 dev @vN",
-            "ip -n @hN link set @vN up",
-        ]
-        .iter()
-        .all(|line| self.works(&line.replace('N', &n)))
-    }
-
-    fn works(&self, line: &str) -> bool {
-        let line = line.replace('@', &self.tag);
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let output = Command::new(words[0]).args(&words[1..]).output();
-        output.is_ok_and(|output| output.status.success())
-    }
-
-    fn shell(&self) -> PathBuf {
-        self.folder.path().join("shell")
-    }
-
-    /// `a` is the first host.
-    fn name(&self, host: u32) -> String {
-        format!("{}h{host}", self.tag)
-    }
-
-    fn names(&self) -> String {
-        let names: Vec<String> = (1..=self.number).map(|host| self.name(host)).collect();
-        names.join(",")
-    }
-
-    /// The launcher on these hosts.
-    fn mpiexec(&self, options: &str) -> Words {
-        Words::default()
-            .and(stage().join("bin/mpiexec"))
-            .and_all("-timeout 100 -launcher-exec")
-            .and(self.shell())
-            .and_all(&format!("-host {} {options}", self.names()))
-    }
-
-    fn run(&self, options: &str, program: &str) -> Output {
-        let words = self.mpiexec(options);
-        let mut command = words.command(110);
-        command.args(["sh", "-c", program]);
-        let mark = mark(&mut command);
-        let output = run(&mut command);
-        nothing_is_left(&mark);
-        output
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for host in 1..=self.number {
-            self.works(&format!("ip netns del @h{host}"));
-        }
-        self.works("ip netns del @s");
-    }
-}
+use margay_tests::{command, run, stage, succeed};
 
 fn out(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout);
@@ -536,4 +426,43 @@ fn this_machine_alone_needs_no_agent() {
         "x",
     ]));
     assert_eq!(output, "x\nx\n");
+}
+
+/// An address that both hosts have leads nowhere, and of the addresses by which they reach each
+/// other none is of IPv4. Two jobs run at the same time.
+#[test]
+fn decoys_and_ipv6_alone_are_no_obstacle() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    for host in 1..=2 {
+        for line in [
+            "ip -n @hN link add docker0 type dummy",
+            "ip -n @hN addr add 172.17.0.1/16 dev docker0",
+            "ip -n @hN link set docker0 up",
+            "ip -n @hN addr add fd00:77::N/64 dev @vN nodad",
+            "ip -n @hN addr del 10.77.0.N/24 dev @vN",
+        ] {
+            let line = line.replace('N', &host.to_string());
+            assert!(hosts.works(&line), "{line}");
+        }
+    }
+    let built = Built::mpi("mpi/hosts.c");
+    let words = hosts.mpiexec("-ppn 2").and(built.path()).and("2");
+    let other = words.command(110).stdout(Stdio::piped()).spawn();
+    let other = other.expect("it starts");
+    let said = words.succeed(110);
+    assert_eq!(said.matches("is content").count(), 4, "{said}");
+    let other = other.wait_with_output().expect("it ends");
+    assert!(other.status.success(), "{}", text(&other));
+}
+
+/// A host stands still: its processes are there, and none of them runs.
+#[test]
+fn a_frozen_host_is_reported_and_ends_the_job() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let job = long(&hosts);
+    let agents = descendants_named(job.pid(), "margay-agent");
+    send("STOP", agents[1]);
+    let end = ended(job);
+    assert_eq!(end.status.code(), Some(1), "{}", end.err);
+    assert!(end.err.contains("has not answered for 8 s"), "{}", end.err);
 }

@@ -96,25 +96,39 @@ impl ForeignLauncher {
                 shown("a launcher with PMIx", "PMIX_RANK", None)
             })
     }
-}
 
-impl fmt::Display for ForeignLauncher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Who started this process, as the beginning of a sentence.
+    pub fn who(&self) -> String {
         let ForeignLauncher {
             name,
             variable,
             value,
-            processes,
+            ..
         } = self;
-        let (many, ranks) = match processes {
-            Some(n) => (format!("one of {n} processes"), n.to_string()),
-            None => ("one of several processes".into(), "N".into()),
+        let many = match self.processes {
+            Some(n) => format!("one of {n} processes"),
+            None => "one of several processes".into(),
         };
+        format!("this process was started by {name} as {many} ({variable}={value})")
+    }
+
+    /// What helps in any case.
+    pub fn remedy(&self) -> String {
+        let ranks = self.processes.map_or_else(|| "N".into(), |n| n.to_string());
+        format!(
+            "start it with Margay's mpiexec (mpiexec -n {ranks} ...), or set {ENV_SINGLETON}=1 to run it alone on purpose"
+        )
+    }
+}
+
+impl fmt::Display for ForeignLauncher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "this process was started by {name} as {many} ({variable}={value}), but its library is Margay, which that launcher \
-             does not serve: each would run alone; start it with Margay's mpiexec (mpiexec -n {ranks} ...), or set {ENV_SINGLETON}=1 \
-             to run it alone on purpose"
+            "{}, without PMI or PMIx, by which its library could join the others: each would run alone; have the launcher \
+             offer one (srun --mpi=pmi2), {}",
+            self.who(),
+            self.remedy()
         )
     }
 }

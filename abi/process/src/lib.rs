@@ -162,8 +162,8 @@ pub fn opened(name: &str) -> &'static Process {
     if let Some(mpi) = known() {
         return mpi;
     }
-    let rank = match open::open(tools().monitor()) {
-        Ok(rank) => rank,
+    let (rank, wire) = match open::open(tools().monitor()) {
+        Ok(opened) => opened,
         Err(error) => {
             // Another launcher may kill this process as soon as the first rank has ended.
             write_line(format!("{name}: {error}"));
@@ -181,7 +181,12 @@ pub fn opened(name: &str) -> &'static Process {
     if let Some(records) = records() {
         rank.record(records);
     }
-    let process = Process::new(rank, &arguments);
+    if wire.is_some() && !at_exit(leaves_launcher) {
+        eprintln!(
+            "{name}: no memory is left for the end of the process; an abort may leave others"
+        );
+    }
+    let process = Process::new((rank, wire), &arguments);
     if !in_forked_children(forked) {
         eprintln!(
             "{name}: no memory is left to watch for forks; a child process must not call the library"
@@ -287,6 +292,7 @@ pub fn leave(mpi: &'static Process) {
         tools().set_running(false);
         if users.libraries == 0 {
             mpi.part();
+            mpi.leave_launcher(is_finalized());
         } else {
             mpi.rank().set_phase(Phase::Joined);
         }
@@ -315,6 +321,22 @@ static CLOSE: extern "C" fn() = close;
 extern "C" fn exits(code: c_int, _: *mut c_void) {
     // The others see no more of it.
     EXIT_CODE.store(code & 0xff, Ordering::Relaxed);
+}
+
+/// What a launcher that is not Margay's is told at the end of a process.
+extern "C" fn leaves_launcher(code: c_int, _: *mut c_void) {
+    let Some(mpi) = known() else { return };
+    let aborts = mpi
+        .rank()
+        .peers()
+        .aborted()
+        .is_some_and(|(by, _)| by == mpi.world_rank());
+    if aborts {
+        mpi.abort_launcher(code & 0xff);
+    } else if code == 0 && USERS.try_lock().is_ok_and(|users| users.mpi == 0) {
+        // A process of NX or MPL does not say that it ends.
+        mpi.leave_launcher(false);
+    }
 }
 
 extern "C" fn close() {

@@ -1,12 +1,17 @@
-//! How a process comes into its job: by the launcher's environment, or alone. Ranks of one host
-//! have the shared segment between them; those of several also TCP.
+//! How a process comes into its job: by the launcher's environment, by what another launcher
+//! offers, or alone. Ranks of one host have the shared segment between them; those of several also
+//! TCP.
 
 use std::fmt;
+use std::io;
+use std::net::TcpListener;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use margay_core_registry::{Facts, Phase};
+use margay_net_hosts::OnLost;
 use margay_net_shm::platform;
+use margay_net_wireup::{self as wireup, VARIABLE_PORTS, Wire, WireError};
 use margay_run_engine::monitor::Monitor;
 use margay_run_engine::{Policy, Rank};
 use margay_sys_os::sockets::inherited_listener;
@@ -14,7 +19,7 @@ use margay_sys_os::{clock, cpu};
 use margay_sys_shm::layout::Sizes;
 use margay_sys_shm::mapping::SegmentError;
 use margay_sys_shm::segment::{
-    ENV_BYTES_ONLY, ENV_LISTENER, ENV_RANK, ENV_SEGMENT, ENV_SIZE, Segment,
+    ENV_BYTES_ONLY, ENV_LISTENER, ENV_RANK, ENV_SEGMENT, ENV_SINGLETON, ENV_SIZE, Segment,
 };
 
 use crate::foreign::ForeignLauncher;
@@ -35,6 +40,8 @@ pub(crate) enum OpenError {
     Hosts(std::io::Error),
     /// Another launcher started this process as one of several.
     Foreign(ForeignLauncher),
+    /// It offers a way to the others, which does not work.
+    Wire(Option<ForeignLauncher>, WireError),
     /// Another process has taken part in the job as this rank.
     Taken {
         /// The rank.
@@ -57,6 +64,15 @@ impl fmt::Display for OpenError {
                 write!(f, "cannot prepare for the job's other hosts: {error}")
             }
             OpenError::Foreign(launcher) => launcher.fmt(f),
+            OpenError::Wire(launcher, error) => {
+                let who = launcher.as_ref().map(ForeignLauncher::who);
+                let who = who.unwrap_or_else(|| "this process is one of several".into());
+                write!(f, "{who}, and cannot join the others: {error}")?;
+                match launcher {
+                    Some(launcher) => write!(f, "; {}", launcher.remedy()),
+                    None => Ok(()),
+                }
+            }
             OpenError::Taken { rank, pid } => write!(
                 f,
                 "process {pid} has already taken part in this job as rank {rank}; start each program \
@@ -68,21 +84,100 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// Joins the job that the launcher's environment names; without one, a world of one.
+/// A rank, and its connection to a launcher that is not Margay's.
+pub(crate) type Opened = (Rank, Option<Box<dyn Wire>>);
+
+/// Joins the job that the launcher's environment names, or that of another launcher; without one, a
+/// world of one.
 ///
 /// # Errors
-/// When the environment is broken or another launcher's, or the shared memory cannot be had.
-pub(crate) fn open(monitor: &Arc<Monitor>) -> Result<Rank, OpenError> {
+/// When the environment is broken, another launcher offers no way to the others, or the shared
+/// memory cannot be had.
+pub(crate) fn open(monitor: &Arc<Monitor>) -> Result<Opened, OpenError> {
     let is_ours = [ENV_SEGMENT, ENV_SIZE]
         .iter()
         .any(|name| std::env::var_os(name).is_some());
-    let value = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
-    if let Some(launcher) = ForeignLauncher::find(value, is_ours) {
-        return Err(OpenError::Foreign(launcher));
+    if let Some(opened) = by_wire(monitor, is_ours)? {
+        return Ok(opened);
     }
-    let Ok(fd) = std::env::var(ENV_SEGMENT) else {
-        return alone(monitor);
+    let rank = match std::env::var(ENV_SEGMENT) {
+        Ok(fd) => inherited(monitor, fd)?,
+        Err(_) => alone(monitor)?,
     };
+    Ok((rank, None))
+}
+
+/// Joins the job of a launcher that is not Margay's; none where there is no such launcher.
+fn by_wire(monitor: &Arc<Monitor>, is_ours: bool) -> Result<Option<Opened>, OpenError> {
+    let value = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+    if value(ENV_SINGLETON).is_some_and(|v| !v.is_empty() && v != "0") {
+        return Ok(None);
+    }
+    let foreign = ForeignLauncher::find(value, is_ours);
+    // What speaks PMIx need not say in the environment that this is one of several.
+    if foreign.is_none() && value("PMIX_NAMESPACE").is_none() {
+        return Ok(None);
+    }
+    let (mut wire, foreign) = match (wireup::find(value), foreign) {
+        (Some(Ok(wire)), foreign) => (wire, foreign),
+        (Some(Err(error)), Some(by)) => return Err(OpenError::Wire(Some(by), error)),
+        (None, Some(by)) => return Err(OpenError::Foreign(by)),
+        (_, None) => return Ok(None),
+    };
+    let ports = match value(VARIABLE_PORTS) {
+        Some(text) => Some(ports(&text).ok_or(OpenError::Environment {
+            name: VARIABLE_PORTS,
+            value: text,
+        })?),
+        None => None,
+    };
+    let met = wireup::meet(&mut *wire, ports);
+    let met = met.map_err(|error| OpenError::Wire(foreign, error))?;
+    let (segment, me) = (met.segment, wire.rank());
+    segment.registry().set_pid(me, std::process::id());
+    let rank = match met.listener {
+        Some(listener) => {
+            let watched = Some(watch(&segment, me));
+            on_hosts(&segment, me, monitor, true, listener, watched)?
+        }
+        None => in_segment(&segment, me, monitor, true),
+    };
+    // Nobody else would notice that one of them has died.
+    let peers = rank.peers().clone();
+    let here = (0..peers.size()).filter(|&of| of != me && peers.host(of) == peers.host(me));
+    for other in here {
+        rank.watch_other(other, &peers, other);
+    }
+    Ok(Some((rank, Some(wire))))
+}
+
+fn ports(text: &str) -> Option<(u16, u16)> {
+    let (first, last) = text.split_once(':').unwrap_or((text, text));
+    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    (first != 0 && first <= last).then_some((first, last))
+}
+
+/// Enters the ends of ranks on other hosts, of which no agent tells: their connections say so.
+fn watch(segment: &Arc<Segment>, me: u32) -> OnLost {
+    let segment = segment.clone();
+    Box::new(move |rank, errno| {
+        let registry = segment.registry();
+        if errno != 0 {
+            let error = io::Error::from_raw_os_error(errno);
+            crate::write_line(format!(
+                "rank {me} cannot reach rank {rank} ({error}): a firewall between the hosts ({VARIABLE_PORTS}=FIRST:LAST \
+                 names the ports), or the network or that host is down"
+            ));
+        }
+        if registry.phase(me) == Phase::Running && !registry.has_exited(rank) {
+            registry.set_exited(rank, false);
+            registry.add_failure();
+        }
+    })
+}
+
+/// Joins the job of Margay's launcher, whose segment is the descriptor of that name.
+fn inherited(monitor: &Arc<Monitor>, fd: String) -> Result<Rank, OpenError> {
     let number: RawFd = fd.parse().map_err(|_| OpenError::Environment {
         name: ENV_SEGMENT,
         value: fd,
@@ -108,28 +203,33 @@ pub(crate) fn open(monitor: &Arc<Monitor>) -> Result<Rank, OpenError> {
     registry.set_pid(me, pid);
     let bytes_only = std::env::var_os(ENV_BYTES_ONLY).is_some_and(|v| v != "0" && !v.is_empty());
     match std::env::var(ENV_LISTENER) {
-        Ok(listener) => on_hosts(&segment, me, monitor, !bytes_only, listener),
+        Ok(listener) => {
+            let socket = listener.parse().ok().map(inherited_listener);
+            let Some(Ok(socket)) = socket else {
+                return Err(OpenError::Environment {
+                    name: ENV_LISTENER,
+                    value: listener,
+                });
+            };
+            on_hosts(&segment, me, monitor, !bytes_only, socket, None)
+        }
         Err(_) => Ok(in_segment(&segment, me, monitor, !bytes_only)),
     }
 }
 
-/// Joins a job on several hosts; others connect to the socket with that number.
+/// Joins a job on several hosts; others connect to `socket`. `watched` is called with ranks whose
+/// connections end, where no agent tells of their ends.
 fn on_hosts(
     segment: &Arc<Segment>,
     me: u32,
     monitor: &Arc<Monitor>,
     shares_memory: bool,
-    listener: String,
+    socket: TcpListener,
+    watched: Option<OnLost>,
 ) -> Result<Rank, OpenError> {
-    let inherited = listener.parse().ok().map(inherited_listener);
-    let Some(Ok(socket)) = inherited else {
-        return Err(OpenError::Environment {
-            name: ENV_LISTENER,
-            value: listener,
-        });
-    };
     let thresholds = monitor.tuning.thresholds(shares_memory);
-    let platform = margay_net_hosts::platform(segment, me, thresholds, shares_memory, socket)
+    let how = (shares_memory, watched);
+    let platform = margay_net_hosts::platform(segment, me, thresholds, how, socket)
         .map_err(OpenError::Hosts)?;
     let peers = &platform.peers;
     let policy = Policy::new(peers.sharers(me), peers.cores().max(1));

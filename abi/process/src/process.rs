@@ -1,12 +1,15 @@
 //! All that hangs off the rank of a process.
 
 use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
 
+use margay_net_wireup::Wire;
 use margay_run_dynamic::{Dynamic, DynamicState};
-use margay_run_engine::Rank;
 use margay_run_files::{Files, FilesState};
 use margay_run_mpi::Mpi;
 use margay_run_windows::{Windows, WindowsState};
+
+use crate::open::Opened;
 
 /// The rank of a process: MPI's objects, and beside them the state of what is built on them. Each
 /// crate owns its state; this is the one place that knows all of them.
@@ -15,16 +18,45 @@ pub struct Process {
     windows: WindowsState,
     files: FilesState,
     dynamic: DynamicState,
+    /// The connection to a launcher that is not Margay's, until the process leaves its job.
+    wire: Mutex<Option<Box<dyn Wire>>>,
 }
 
 impl Process {
-    pub(crate) fn new(rank: Rank, arguments: &[String]) -> Process {
+    pub(crate) fn new((rank, wire): Opened, arguments: &[String]) -> Process {
         Process {
             mpi: Mpi::new(rank, arguments),
             windows: WindowsState::default(),
             files: FilesState::default(),
             dynamic: DynamicState::default(),
+            wire: Mutex::new(wire),
         }
+    }
+
+    /// Leaves the job of a launcher that is not Margay's. A process with a world waits until all
+    /// have come here: that one of them is gone is a failure for those that are not.
+    pub(crate) fn leave_launcher(&self, has_world: bool) {
+        if let Some(mut wire) = self.take_wire() {
+            if has_world && !self.mpi.rank().has_failures() {
+                // Without the launcher there is nobody to wait for.
+                let _ = wire.fence();
+            }
+            wire.finalize();
+        }
+    }
+
+    /// Has a launcher that is not Margay's end all processes of the job.
+    pub(crate) fn abort_launcher(&self, code: i32) {
+        if let Some(mut wire) = self.take_wire() {
+            wire.abort(code);
+        }
+    }
+
+    fn take_wire(&self) -> Option<Box<dyn Wire>> {
+        self.wire
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     /// One-sided communication.

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use margay_core_registry::hosts::{KEY, Table};
 use margay_net_platform::{Platform, SystemClock};
 use margay_net_shm::{SegmentPeers, Shm};
+pub use margay_net_tcp::OnLost;
 use margay_net_tcp::{Tcp, Wiring};
 use margay_net_transport::{Advance, Head, Sink, Thresholds, Ticket, Transport};
 use margay_sys_os::user::Mem;
@@ -28,7 +29,9 @@ use wake_up::HostsWakeUp;
 const SPINS: u32 = 16;
 
 /// Returns the platform of rank `me` of a job on several hosts, whose segment on this host is
-/// `segment`. Others connect to `listener`.
+/// `segment`. Others connect to `listener`. `shares_memory`: the ranks of this host may exchange
+/// data through it. `watched`, where no agent tells of ends on other hosts, is called with each
+/// rank whose connection has ended or is lost ([`OnLost`]).
 ///
 /// # Errors
 /// When the segment says nothing of hosts, or there is no descriptor left.
@@ -36,7 +39,7 @@ pub fn platform(
     segment: &Arc<Segment>,
     me: u32,
     thresholds: Arc<Thresholds>,
-    shares_memory: bool,
+    (shares_memory, watched): (bool, Option<OnLost>),
     listener: TcpListener,
 ) -> io::Result<Platform> {
     let none = || io::Error::other("the job's memory has no table of hosts");
@@ -58,10 +61,12 @@ pub fn platform(
         encrypts: table.encrypts(),
     };
     let lost = note.clone();
-    let on_lost = Box::new(move |rank, errno| {
-        if let Some(table) = Table::read(&lost) {
-            table.lose_link(me, rank, errno);
-        }
+    let on_lost: OnLost = watched.unwrap_or_else(|| {
+        Box::new(move |rank, errno| {
+            if let Some(table) = Table::read(&lost).filter(|_| errno != 0) {
+                table.lose_link(me, rank, errno);
+            }
+        })
     });
     let tcp = Tcp::new(wiring, Arc::new(SystemClock), on_lost)?;
     let wake_up = HostsWakeUp::new(segment, me, &tcp)?;

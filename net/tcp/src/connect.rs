@@ -103,6 +103,12 @@ impl Attempt {
         attempt
     }
 
+    /// Whether a peer was found that knows the secret, and it knows that we do.
+    pub(crate) fn has_proved(&self) -> bool {
+        let is_proved = |a_try: &Try| matches!(a_try.stage, Stage::Proved(_));
+        self.tries.iter().any(is_proved)
+    }
+
     /// Goes on with all tries.
     pub(crate) fn advance(&mut self, secret: &Secret, epoll: &Epoll, token: u64) -> Reached {
         let mut at = 0;

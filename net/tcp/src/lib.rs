@@ -79,7 +79,8 @@ pub struct Wiring {
     pub encrypts: bool,
 }
 
-/// Called with a rank that cannot be reached any more, and the system's number for why.
+/// Called with a rank that cannot be reached any more, and the system's number for why; 0 where it
+/// has closed the connection, as it does when its process ends.
 pub type OnLost = Box<dyn Fn(u32, i32) + Send>;
 
 /// One rank's connections.
@@ -218,7 +219,9 @@ impl Tcp {
                 State::Trying(attempt) => {
                     let began = attempt.began_ns;
                     match attempt.advance(&self.secret, &self.epoll, Tcp::token(rank)) {
-                        Reached::NotYet if now - began < ATTEMPT_NS => {
+                        // A peer that has read the proof counts on this connection, however long
+                        // its process may wait for a core before we see that.
+                        Reached::NotYet if attempt.has_proved() || now - began < ATTEMPT_NS => {
                             self.trying.push(rank);
                             continue;
                         }
@@ -297,7 +300,7 @@ impl Tcp {
     fn end_of(&mut self, rank: u32, received: &Received) {
         match received {
             Received::Failed(errno) => self.lose(rank, Some(*errno)),
-            _ => self.lose(rank, None),
+            _ => self.lose(rank, Some(0)),
         }
     }
 

@@ -24,6 +24,7 @@
 //! | [`descriptor`] | waiting for many descriptors, writing without blocking |
 //! | [`fence`] | a full fence between threads that only the rare side pays for |
 //! | [`symbols`] | symbols by name, libraries, the code of a library |
+//! | [`pmix`] | the client of PMIx, by which processes of a foreign launcher exchange values |
 //! | [`terminal`] | the foreground of a terminal, pseudo-terminals |
 //! | [`trace`] | registers and stacks of threads of other processes |
 //! | [`thread_end`] | what is to be done when a thread has ended |
@@ -52,6 +53,8 @@ pub mod kept;
 pub mod lock;
 #[cfg(not(loom))]
 pub mod memory;
+#[cfg(not(loom))]
+pub mod pmix;
 #[cfg(not(loom))]
 pub mod port;
 #[cfg(not(loom))]

@@ -3,6 +3,7 @@
 //! All sockets here are nonblocking and close-on-exec. Nothing waits but [`Epoll::wait`], for as
 //! long as its caller says.
 
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -136,21 +137,39 @@ pub fn listen(ports: Option<(u16, u16)>) -> io::Result<TcpListener> {
 /// # Errors
 /// When the descriptor was not inherited, or is no listening socket.
 pub fn inherited_listener(number: RawFd) -> io::Result<TcpListener> {
+    let is_listener = |fd: BorrowedFd<'_>| Ok(sockopt::socket_acceptconn(fd)?);
+    let listener = TcpListener::from(inherited(number, is_listener)?);
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Takes over a connection that the launcher has handed down under this number: a stream, of
+/// whichever family. It is close-on-exec from then on.
+///
+/// # Errors
+/// When the descriptor was not inherited, or is no such connection.
+pub fn inherited_connection(number: RawFd) -> io::Result<File> {
+    let is_stream = |fd: BorrowedFd<'_>| Ok(sockopt::socket_type(fd)? == SocketType::STREAM);
+    Ok(inherited(number, is_stream)?.into())
+}
+
+/// Takes over a descriptor with that number which was inherited, if it is as wanted.
+fn inherited(
+    number: RawFd,
+    is_wanted: impl FnOnce(BorrowedFd<'_>) -> io::Result<bool>,
+) -> io::Result<OwnedFd> {
     if number <= 2 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // SAFETY: not -1, and borrowed for calls that give an error where it is not open.
     let fd = unsafe { BorrowedFd::borrow_raw(number) };
-    if fcntl_getfd(fd)?.contains(FdFlags::CLOEXEC) || !sockopt::socket_acceptconn(fd)? {
+    if fcntl_getfd(fd)?.contains(FdFlags::CLOEXEC) || !is_wanted(fd)? {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     fcntl_setfd(fd, FdFlags::CLOEXEC)?;
-    // SAFETY: open, and nobody else's: what Rust opens is close-on-exec, and so is a listener that
-    // has been taken over here.
-    let owned = unsafe { OwnedFd::from_raw_fd(number) };
-    let listener = TcpListener::from(owned);
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+    // SAFETY: open, and nobody else's: what Rust opens is close-on-exec, and so is a descriptor
+    // that has been taken over here.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Begins to connect; the socket becomes writable when it has connected or failed

@@ -11,6 +11,9 @@ use std::ptr::NonNull;
 #[derive(Debug)]
 pub struct Library(NonNull<c_void>);
 
+// SAFETY: the handle is the loader's, any of whose functions any thread may call.
+unsafe impl Send for Library {}
+
 impl Library {
     /// Loads a library, with the symbols that it needs resolved when they are used.
     ///

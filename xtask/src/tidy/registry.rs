@@ -11,7 +11,7 @@ static USE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\.\s*registry\(\)").expect("a constant pattern"));
 
 /// The code that may: files whose paths begin like this.
-const MAKERS: [&str; 9] = [
+const MAKERS: [&str; 10] = [
     "sys/shm/",
     "net/shm/",
     // The launcher and its guard make the job.
@@ -23,6 +23,8 @@ const MAKERS: [&str; 9] = [
     "net/hosts/",
     // A launcher is recognized by its process id in the segment that it holds.
     "job/registry/",
+    // The first process of a host makes the job's part there, where another launcher started them.
+    "net/wireup/src/meet.rs",
     // A process joins its job.
     "abi/process/src/open.rs",
     // NX's controlling process makes an application.

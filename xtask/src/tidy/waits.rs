@@ -112,6 +112,10 @@ const PLACES: &[(&str, &str)] = &[
         "lets the rank's wait yield and sleep on the rank's word",
     ),
     (
+        "net/wireup/src/pmi.rs",
+        "a launcher that shall end all processes ends this one, too: 5 seconds at most",
+    ),
+    (
         "run/engine/src/callbacks.rs",
         "a thread for callbacks tells once that it has begun",
     ),

@@ -204,6 +204,16 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "`1`: a process that [another launcher](launcher.md#under-another-launcher) started as one of several runs alone and is not refused.",
     },
     Environment {
+        name: "MARGAY_PORT_RANGE",
+        reader: "the library",
+        about: "`FIRST:LAST`: the ports at which ranks listen that [another launcher](hosts.md#other-launchers) started on several hosts.",
+    },
+    Environment {
+        name: "MARGAY_PMIX",
+        reader: "the library",
+        about: "The library of PMIx to load under a launcher that speaks it, instead of `libpmix.so.2`.",
+    },
+    Environment {
         name: "MARGAY_BYTES_ONLY",
         reader: "the library",
         about: "`1`: ranks exchange only packets and share no memory, to test how a program behaves on separate machines.",

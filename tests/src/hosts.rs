@@ -1,0 +1,125 @@
+//! Hosts on one machine: network namespaces on a bridge, which only root can make. The "remote
+//! shell" enters them.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::jobs::{Words, mark, nothing_is_left};
+use crate::{run, scratch, stage};
+
+/// Hosts that are gone with the value.
+pub struct Hosts {
+    tag: String,
+    /// How many there are.
+    pub number: u32,
+    /// A folder that they share.
+    pub folder: tempfile::TempDir,
+}
+
+impl Hosts {
+    /// Makes hosts; none, with a note, where that is not possible.
+    pub fn make(number: u32) -> Option<Hosts> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let tag = format!(
+            "m{}x{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let hosts = Hosts {
+            tag,
+            number,
+            folder: scratch(),
+        };
+        let may = [
+            "ip netns add @s",
+            "ip -n @s link add br0 type bridge",
+            "ip -n @s link set br0 up",
+        ]
+        .iter()
+        .all(|line| hosts.works(line));
+        let all = may && (1..=number).all(|host| hosts.plug(host));
+        if !all {
+            println!(
+                "note: no network namespaces here (not root, or no iproute2): several hosts are not tested"
+            );
+            return None;
+        }
+        let script = "#!/bin/sh\nhost=$1; shift\nexec ip netns exec \"$host\" unshare -u sh -c 'hostname \"$0\"; echo welcome to $0; exec sh -c \"$1\"' \"$host\" \"$*\"\n";
+        let shell = hosts.shell();
+        std::fs::write(&shell, script).expect("the folder takes files");
+        let mode = PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&shell, mode).expect("the file is ours");
+        Some(hosts)
+    }
+
+    fn plug(&self, host: u32) -> bool {
+        let n = host.to_string();
+        [
+            "ip netns add @hN",
+            "ip link add @vN netns @hN type veth peer name @pN netns @s",
+            "ip -n @s link set @pN master br0",
+            "ip -n @s link set @pN up",
+            "ip -n @hN link set lo up",
+            "ip -n @hN addr add 10.77.0.N/24 dev @vN",
+            "ip -n @hN link set @vN up",
+        ]
+        .iter()
+        .all(|line| self.works(&line.replace('N', &n)))
+    }
+
+    /// Runs a command in whose words `@` stands for what all names of these hosts begin with.
+    /// Returns whether it succeeded.
+    pub fn works(&self, line: &str) -> bool {
+        let line = line.replace('@', &self.tag);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let output = Command::new(words[0]).args(&words[1..]).output();
+        output.is_ok_and(|output| output.status.success())
+    }
+
+    /// The remote shell.
+    pub fn shell(&self) -> PathBuf {
+        self.folder.path().join("shell")
+    }
+
+    /// The name of a host; the first one is 1.
+    pub fn name(&self, host: u32) -> String {
+        format!("{}h{host}", self.tag)
+    }
+
+    /// All names, with commas.
+    pub fn names(&self) -> String {
+        let names: Vec<String> = (1..=self.number).map(|host| self.name(host)).collect();
+        names.join(",")
+    }
+
+    /// The launcher on these hosts.
+    pub fn mpiexec(&self, options: &str) -> Words {
+        Words::default()
+            .and(stage().join("bin/mpiexec"))
+            .and_all("-timeout 100 -launcher-exec")
+            .and(self.shell())
+            .and_all(&format!("-host {} {options}", self.names()))
+    }
+
+    /// Runs a program of the shell on these hosts.
+    pub fn run(&self, options: &str, program: &str) -> Output {
+        let words = self.mpiexec(options);
+        let mut command = words.command(110);
+        command.args(["sh", "-c", program]);
+        let mark = mark(&mut command);
+        let output = run(&mut command);
+        nothing_is_left(&mark);
+        output
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for host in 1..=self.number {
+            self.works(&format!("ip netns del @h{host}"));
+        }
+        self.works("ip netns del @s");
+    }
+}

@@ -1,0 +1,174 @@
+//! Jobs under Slurm and under the launchers of other MPI libraries: the programs' own start by PMI
+//! and PMIx, and `mpiexec` within an allocation. Slurm runs on hosts of this machine.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::process::Output;
+
+use margay_tests::jobs::{Built, text};
+use margay_tests::slurm::Slurm;
+use margay_tests::{command, run, stage};
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// One world of 4 ranks, which all got the sum of all.
+fn assert_world(output: &Output) {
+    let said = out(output);
+    for rank in 0..4 {
+        let line = format!("rank {rank} of 4 has the sum 6");
+        assert_eq!(said.matches(&line).count(), 1, "{}", text(output));
+    }
+}
+
+#[test]
+fn slurms_tasks_are_one_world() {
+    let Some(slurm) = Slurm::start(2) else { return };
+    let hosts = Built::mpi("mpi/hosts.c");
+    let ends = Built::mpi("mpi/ends.c");
+    for how in ["pmi2", "pmix"] {
+        let srun = format!("srun --mpi={how} -N2 --ntasks-per-node=2");
+        let line = format!("{srun} {} 2", hosts.path().display());
+        let output = slurm.run(&line, 60);
+        let said = out(&output);
+        assert!(output.status.success(), "{}{}", text(&output), slurm.logs());
+        assert_eq!(said.matches("is content").count(), 4, "{}", text(&output));
+        for host in 1..=2 {
+            let name = slurm.hosts.name(host);
+            assert_eq!(said.matches(&name).count(), 2, "{}", text(&output));
+        }
+        // However one of them ends, the others do, too, and srun says so.
+        for (end, codes) in [
+            ("well", &[0][..]),
+            ("code", &[3]),
+            ("kill", &[101, 137, 143]),
+            ("exit", &[101, 137, 143]),
+            ("abort", &[7, 101, 137, 143]),
+        ] {
+            let output = slurm.run(&format!("{srun} {} {end}", ends.path().display()), 60);
+            let code = output.status.code().unwrap_or(-1);
+            assert!(codes.contains(&code), "{how} {end}: {}", text(&output));
+            if code <= 3 {
+                assert_world(&output);
+            }
+        }
+    }
+    // Without either, no rank runs alone.
+    let line = format!("srun --mpi=none -N2 -n2 {}", ends.path().display());
+    let output = slurm.run(&line, 60);
+    assert!(!output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains("--mpi=pmi2"), "{}", text(&output));
+}
+
+#[test]
+fn mpiexec_takes_the_hosts_of_slurms_allocation() {
+    let Some(slurm) = Slurm::start(2) else { return };
+    let ends = Built::mpi("mpi/ends.c");
+    let mpiexec = stage().join("bin/mpiexec");
+    let mpiexec = mpiexec.display();
+    let (first, second) = (slurm.hosts.name(1), slurm.hosts.name(2));
+    let salloc = "salloc -Q -N2 --ntasks-per-node=2";
+    let output = slurm.run(&format!("{salloc} {mpiexec} -l hostname"), 60);
+    let mut lines: Vec<String> = out(&output).lines().map(str::to_owned).collect();
+    lines.sort();
+    let wanted = [(0, &first), (1, &first), (2, &second), (3, &second)];
+    let wanted = wanted.map(|(rank, host)| format!("[{rank}] {host}"));
+    assert_eq!(lines, wanted, "{}{}", text(&output), slurm.logs());
+    for (end, code) in [
+        ("well", 0),
+        ("code", 3),
+        ("kill", 137),
+        ("exit", 5),
+        ("abort", 7),
+    ] {
+        let line = format!("{salloc} {mpiexec} {} {end}", ends.path().display());
+        let output = slurm.run(&line, 60);
+        assert_eq!(output.status.code(), Some(code), "{end}: {}", text(&output));
+        if code <= 3 {
+            assert_world(&output);
+        }
+    }
+    // A script, several times.
+    let script = format!(
+        "#!/bin/sh\n{mpiexec} {} code\necho task $SLURM_ARRAY_TASK_ID ends with $?\n",
+        ends.path().display()
+    );
+    fs::write(slurm.path("script"), script).expect("the folder takes files");
+    let folder = slurm.path("");
+    let folder = folder.display();
+    let line = format!(
+        "sbatch -Q --wait -N2 --ntasks-per-node=2 -a 1-2 -o {folder}/array-%a.out {folder}/script"
+    );
+    let output = slurm.run(&line, 60);
+    assert!(output.status.success(), "{}{}", text(&output), slurm.logs());
+    for task in 1..=2 {
+        let said = fs::read_to_string(slurm.path(&format!("array-{task}.out"))).expect("it ran");
+        assert!(said.contains(&format!("task {task} ends with 3")), "{said}");
+        assert_eq!(said.matches("of 4 has the sum 6").count(), 4, "{said}");
+    }
+    // One that is cancelled leaves nothing.
+    let script = format!(
+        "#!/bin/sh\nexec {mpiexec} {} forever\n",
+        ends.path().display()
+    );
+    fs::write(slurm.path("script"), script).expect("the folder takes files");
+    let line = format!("sbatch -N2 --ntasks-per-node=2 -o {folder}/long.out {folder}/script");
+    let output = slurm.run(&line, 60);
+    assert!(output.status.success(), "{}", text(&output));
+    slurm.until(&format!("grep -c sum {folder}/long.out"), |said| {
+        said.trim() == "4"
+    });
+    let output = slurm.run("scancel -u root", 60);
+    assert!(output.status.success(), "{}", text(&output));
+    slurm.until("squeue -h", |said| said.trim().is_empty());
+    let path = ends.path().display().to_string();
+    slurm.until(
+        &format!("sh -c \"pgrep -f '{path} fore[v]er'; true\""),
+        |said| said.trim().is_empty(),
+    );
+}
+
+/// The Hydra of MPICH speaks PMI-1, Open MPI's launcher PMIx.
+#[test]
+fn other_launchers_tasks_are_one_world() {
+    let ends = Built::mpi("mpi/ends.c");
+    for (launcher, options) in [
+        ("mpiexec.hydra", "-n 4"),
+        ("mpirun.openmpi", "--allow-run-as-root --oversubscribe -n 4"),
+    ] {
+        let has = command("sh", 10)
+            .args(["-c", &format!("command -v {launcher}")])
+            .output();
+        if !has.is_ok_and(|output| output.status.success()) {
+            println!("note: there is no {launcher} here: it is not tested");
+            continue;
+        }
+        for (end, code) in [
+            ("well", Some(0)),
+            ("code", Some(3)),
+            ("abort", Some(7)),
+            ("kill", None),
+        ] {
+            let mut command = command(launcher, 60);
+            command.args(options.split(' ')).arg(ends.path()).arg(end);
+            let output = run(&mut command);
+            match code {
+                Some(code) => assert_eq!(
+                    output.status.code(),
+                    Some(code),
+                    "{launcher} {end}: {}",
+                    text(&output)
+                ),
+                None => assert!(
+                    !output.status.success(),
+                    "{launcher} {end}: {}",
+                    text(&output)
+                ),
+            }
+            if code.is_some_and(|code| code <= 3) {
+                assert_world(&output);
+            }
+        }
+    }
+}
