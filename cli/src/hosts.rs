@@ -35,8 +35,9 @@ impl HostList {
         places.iter().map(|(_, places)| places).sum()
     }
 
-    /// Returns the hosts with the places of each: what the list says, else 1.
-    fn places(&self, per_host: Option<u32>) -> Vec<(String, u32)> {
+    /// Returns the hosts with the places of each: `per_host`, what the list says, else 1.
+    #[must_use]
+    pub fn places(&self, per_host: Option<u32>) -> Vec<(String, u32)> {
         let all = self.list.iter();
         let mut places: Vec<(String, u32)> = all
             .map(|(name, places)| (name.clone(), per_host.or(*places).unwrap_or(1)))
@@ -63,10 +64,53 @@ impl HostList {
     ) -> Hosts {
         Hosts {
             list: self.places(per_host),
+            of_programs: Vec::new(),
             shell,
             ports,
             encrypts: false,
         }
+    }
+
+    /// Returns the hosts of a list of nodes as Slurm writes it, with the places of each; where
+    /// there are fewer numbers than nodes, the others have one place.
+    ///
+    /// # Errors
+    /// When a name is none.
+    pub fn of_nodes(nodes: &str, places: &[u32]) -> Result<HostList, String> {
+        let mut list = HostList::default();
+        for node in parts(nodes) {
+            list.add(node, None)?;
+        }
+        for ((_, place), &count) in list.list.iter_mut().zip(places) {
+            *place = Some(count);
+        }
+        list.checked("node[01-04]")
+    }
+
+    /// Returns the hosts of a batch system's file: a line each, with the number of places as the
+    /// second word where it is not 1. The same host may be there several times.
+    ///
+    /// # Errors
+    /// When a name is none, or there are none.
+    pub fn of_places<'a>(lines: impl Iterator<Item = &'a str>) -> Result<HostList, String> {
+        let mut list = HostList::default();
+        for line in lines {
+            let mut words = line.split_whitespace();
+            let Some(name) = words.next() else { continue };
+            let places = words.next().and_then(|word| word.parse().ok());
+            list.add(checked_name(name)?, Some(places.unwrap_or(1)))?;
+        }
+        if list.list.is_empty() {
+            return Err("it names no host".into());
+        }
+        list.checked("node01 4")
+    }
+
+    /// Whether all hosts of another list are in this one.
+    #[must_use]
+    pub fn has_all_of(&self, other: &HostList) -> bool {
+        let has = |name: &String| self.list.iter().any(|(own, _)| own == name);
+        other.list.iter().all(|(name, _)| has(name))
     }
 
     fn add(&mut self, name: &str, places: Option<u32>) -> Result<(), String> {

@@ -70,7 +70,7 @@ fn of_segments(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
         .flat_map(|s| pairs(&s.environment.genv))
         .collect();
     let inherited = inherited_by_all(&segments);
-    let mut hosts = None;
+    let mut hosts = Named::of(&segments);
     for mut options in segments {
         on_hosts(&mut job, &mut hosts, &mut options)?;
         let cpu_set = options.placement.cpu_set.as_ref();
@@ -189,23 +189,42 @@ fn ranks(options: &RunOptions, cores: Option<&[usize]>) -> Result<Option<u32>, S
     Ok(options.ranks.or(most).or(options.ppn).or(slots))
 }
 
-/// Takes hosts other than this machine from a program's options. The first program that names any
-/// names those of the job, and the number of its ranks where it has none.
-fn on_hosts(
-    job: &mut Job,
-    named: &mut Option<HostList>,
-    options: &mut RunOptions,
-) -> Result<(), String> {
-    let list = options.host.as_ref().or(options.host_file.as_ref());
-    if let Some(list) = list.filter(|list| !list.is_here()) {
-        if named.as_ref().is_some_and(|former| former != list) {
-            return Err(
-                "programs of one job cannot have hosts of their own; name all hosts before the first program".into(),
-            );
+/// The hosts that programs name, from the first to the last program.
+#[derive(Default)]
+struct Named {
+    /// One of them is not this machine.
+    is_on_several: bool,
+    /// Not all programs name the same.
+    differ: bool,
+    /// The list of the program before, or of the first that names one.
+    list: Option<HostList>,
+}
+
+impl Named {
+    fn of(segments: &[RunOptions]) -> Named {
+        let lists = || {
+            let all = segments.iter();
+            all.filter_map(|options| options.host.as_ref().or(options.host_file.as_ref()))
+        };
+        Named {
+            is_on_several: lists().any(|list| !list.is_here()),
+            differ: lists().any(|list| Some(list) != lists().next()),
+            list: lists().next().cloned(),
         }
-        *named = Some(list.clone());
     }
-    let Some(list) = named else {
+}
+
+/// Takes the hosts from a program's options, where some of the job are not this machine, and the
+/// number of its ranks where it has none. A program that names no hosts has those of the one before
+/// it, or of the first that names any.
+fn on_hosts(job: &mut Job, named: &mut Named, options: &mut RunOptions) -> Result<(), String> {
+    if !named.is_on_several {
+        return Ok(());
+    }
+    let own = options.host.take().or(options.host_file.take());
+    let names_own = own.is_some();
+    named.list = own.or(named.list.take());
+    let Some(list) = &named.list else {
         return Ok(());
     };
     // `-map-by ppr:N:node` is how Open MPI says it.
@@ -217,7 +236,8 @@ fn on_hosts(
         }
         _ => options.ppn,
     };
-    if job.hosts.is_none() {
+    let is_first = job.hosts.is_none();
+    if is_first {
         let shell = match options.remote_shell.as_deref().map(str::split_whitespace) {
             Some(words) => words.map(OsString::from).collect(),
             None => Hosts::SHELL.map(OsString::from).to_vec(),
@@ -232,8 +252,11 @@ fn on_hosts(
             encrypts: options.encrypt,
             ..hosts
         });
-        let is_only = job.programs.is_empty();
-        options.ranks = options.ranks.or(is_only.then(|| list.ranks(0, per_host)));
+    }
+    let counts = (is_first && job.programs.is_empty()) || (named.differ && names_own);
+    options.ranks = options.ranks.or(counts.then(|| list.ranks(0, per_host)));
+    if let Some(hosts) = job.hosts.as_mut().filter(|_| named.differ) {
+        hosts.of_programs.push(list.places(per_host));
     }
     Ok(())
 }
@@ -471,8 +494,12 @@ mod tests {
         }
         let hosts = parsed("-host far -launcher-exec rsh a").unwrap().hosts;
         assert_eq!(hosts.unwrap().shell, ["rsh"]);
-        let error = parsed("-host a -n 1 x : -host b -n 1 y").unwrap_err();
-        assert!(error.contains("hosts of their own"), "{error}");
+        let parsed = parsed("-host a,b:2 x : -n 1 y : -host c -n 2 z").unwrap();
+        let counts: Vec<u32> = parsed.programs.iter().map(|p| p.ranks.unwrap()).collect();
+        assert_eq!(counts, [3, 1, 2]);
+        let (names, of_rank) = parsed.hosts.unwrap().assign(&counts);
+        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!(of_rank, [0, 1, 1, 0, 2, 2]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod allocation;
 pub mod bench;
 pub mod check;
 pub mod completions;

@@ -13,9 +13,10 @@ use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
 use margay_cli::part_options::{NAMES, with_two_dashes};
 use margay_cli::poe::{self, PoeOptions};
 use margay_cli::{
-    account, bench, check, completions, fortran, job, live, omp, part, pfs, queue, single_dash,
-    threads_view, trace, why_view,
+    account, allocation, bench, check, completions, fortran, job, live, omp, part, pfs, queue,
+    single_dash, threads_view, trace, why_view,
 };
+use margay_job_launch::environment::{ENV_SIZE, ENV_SPAWN};
 use margay_job_launch::hosts::agent;
 use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
@@ -75,9 +76,19 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
                 .map(|segment| parse::<options::RunOptions>(command.clone(), segment))
                 .collect::<Result<Vec<_>, ExitCode>>()
         })
-        .and_then(|segments| {
+        .and_then(|mut segments| {
             if segments.iter().any(|segment| segment.end.check) && !check::is_on() {
                 return Err(report(name, &check::run(name, &words), 1));
+            }
+            // What a rank starts stays on the rank's host.
+            let is_free = |name: &str| std::env::var_os(name).is_none();
+            if is_free(ENV_SIZE) && is_free(ENV_SPAWN) {
+                let variable = |name: &str| std::env::var(name).ok();
+                let read = |path: &str| std::fs::read_to_string(path).map_err(|e| e.to_string());
+                let found = allocation::allocation(variable, read);
+                if let Some(found) = found.map_err(|text| report(name, &text, 2))? {
+                    allocation::apply(&mut segments, found);
+                }
             }
             let limit = std::env::var_os(job::ENV_TIMEOUT);
             let limit = limit.map(|text| text.to_string_lossy().into_owned());

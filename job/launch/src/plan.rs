@@ -64,6 +64,8 @@ pub struct Hosts {
     /// Their names as the user wrote them, each with how many ranks it has before the next one has
     /// any. One may be there several times.
     pub list: Vec<(String, u32)>,
+    /// The same for each program, where they have hosts of their own.
+    pub of_programs: Vec<Vec<(String, u32)>>,
     /// The words of the remote shell: `%h` is the host, which comes last where no word is that. The
     /// command follows as one word.
     pub shell: Vec<OsString>,
@@ -84,34 +86,43 @@ impl Hosts {
         "ConnectTimeout=10",
     ];
 
-    /// Returns the names of the hosts, each once, and the number of the host of each rank.
+    /// Returns the names of the hosts that have ranks, each once, and the number of the host of
+    /// each rank. `counts` are the ranks of the programs.
     ///
     /// # Panics
-    /// When the list has no place for a rank.
+    /// When a list has no place for a rank.
     #[must_use]
-    pub fn assign(&self, ranks: u32) -> (Vec<String>, Vec<u32>) {
-        let mut names: Vec<String> = Vec::new();
-        let numbers: Vec<(u32, u32)> = (self.list.iter())
-            .map(|(name, places)| {
-                let at = names.iter().position(|n| n == name);
-                let at = at.unwrap_or_else(|| {
-                    names.push(name.clone());
-                    names.len() - 1
-                });
-                (at as u32, *places)
-            })
-            .collect();
-        let places = || {
-            numbers
-                .iter()
-                .flat_map(|&(n, places)| std::iter::repeat_n(n, places as usize))
+    pub fn assign(&self, counts: &[u32]) -> (Vec<String>, Vec<u32>) {
+        fn spread(list: &[(String, u32)], ranks: u32) -> impl Iterator<Item = &String> {
+            let places = move || {
+                let all = list.iter();
+                all.flat_map(|(name, places)| std::iter::repeat_n(name, *places as usize))
+            };
+            assert!(places().next().is_some(), "hosts without places");
+            (0..)
+                .map_while(move |_| Some(places()))
+                .flatten()
+                .take(ranks as usize)
+        }
+        let of_rank: Vec<&String> = if self.of_programs.is_empty() {
+            spread(&self.list, counts.iter().sum()).collect()
+        } else {
+            let programs = self.of_programs.iter().zip(counts);
+            programs
+                .flat_map(|(list, &ranks)| spread(list, ranks))
+                .collect()
         };
-        assert!(places().next().is_some(), "hosts without places");
-        let of_rank: Vec<u32> = places().cycle().take(ranks as usize).collect();
-        // Hosts beyond the last rank have nothing to do.
-        let used = of_rank.iter().max().map_or(0, |&last| last as usize + 1);
-        names.truncate(used);
-        (names, of_rank)
+        let mut names: Vec<String> = Vec::new();
+        let numbers = of_rank.into_iter().map(|name| {
+            let at = names.iter().position(|known| known == name);
+            let at = at.unwrap_or_else(|| {
+                names.push(name.clone());
+                names.len() - 1
+            });
+            at as u32
+        });
+        let numbers = numbers.collect();
+        (names, numbers)
     }
 }
 
@@ -519,11 +530,18 @@ mod tests {
         };
         let own = |names: &[&str]| names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>();
         let two = hosts(&[("a", 2), ("b", 1)]);
-        assert_eq!(two.assign(3), (own(&["a", "b"]), vec![0, 0, 1]));
-        assert_eq!(two.assign(5).1, [0, 0, 1, 0, 0]);
-        assert_eq!(two.assign(1), (own(&["a"]), vec![0]));
+        assert_eq!(two.assign(&[3]), (own(&["a", "b"]), vec![0, 0, 1]));
+        assert_eq!(two.assign(&[5]).1, [0, 0, 1, 0, 0]);
+        assert_eq!(two.assign(&[1]), (own(&["a"]), vec![0]));
         let again = hosts(&[("a", 1), ("b", 1), ("a", 1)]);
-        assert_eq!(again.assign(3), (own(&["a", "b"]), vec![0, 1, 0]));
+        assert_eq!(again.assign(&[3]), (own(&["a", "b"]), vec![0, 1, 0]));
+        let mut apart = two.clone();
+        let list = |list: &[(&str, u32)]| hosts(list).list;
+        apart.of_programs = vec![list(&[("c", 1)]), list(&[("a", 0), ("c", 1), ("b", 2)])];
+        assert_eq!(
+            apart.assign(&[2, 4]),
+            (own(&["c", "b"]), vec![0, 0, 0, 1, 1, 0])
+        );
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Plan {
         let failed =
             |what: &str, error: io::Error| LaunchError::system(format!("cannot {what}: {error}"));
         let ranks: u32 = counts.iter().sum();
-        let (names, host_of) = hosts.assign(ranks);
+        let (names, host_of) = hosts.assign(counts);
         let mut secret = [0; SECRET];
         fill_random(&mut secret).map_err(|e| failed("make the job's secret", e))?;
         let directory = std::env::current_dir()
