@@ -40,7 +40,7 @@ fn mpiexec(words: Vec<OsString>) {
         .collect();
     match parsed {
         Ok(segments) => {
-            if let Ok(job) = job::job("mpiexec", segments) {
+            if let Ok((job, _)) = job::job("mpiexec", segments) {
                 assert!(!job.programs.is_empty(), "a job of no programs");
             }
         }
