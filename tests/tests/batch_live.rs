@@ -153,7 +153,8 @@ fn a_terminal_in_a_job_is_one() {
             ("> ", "stty size; echo $SLURM_JOB_ID-\n"),
             (
                 "1-",
-                "trap 'echo interrup''ted' INT; echo rea''dy; sleep 1000\n",
+                // A shell runs a trap after the command that it waits for: a short one.
+                "trap 'echo interrup''ted; done=1' INT; echo rea''dy; until [ \"$done\" ]; do sleep 0.1; done\n",
             ),
             ("ready", "\x03"),
             ("interrupted", "exit 4\n"),

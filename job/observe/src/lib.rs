@@ -25,3 +25,10 @@ pub mod state;
 pub mod teams;
 pub mod waits;
 pub mod why;
+
+/// A process that holds two segments is seen with one of them, so tests that make one take turns.
+#[cfg(test)]
+fn one_segment() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

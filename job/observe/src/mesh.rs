@@ -296,6 +296,7 @@ mod tests {
 
     #[test]
     fn a_job_of_this_process_is_seen() {
+        let _turn = crate::one_segment();
         let segment = segment(3);
         let me = std::process::id();
         // The ranks' process: it sleeps, while this one computes.

@@ -15,7 +15,7 @@
 //! Of ranks on other hosts, these report what their registries say and whether all is at rest. A
 //! message between hosts may be on its way for long, because lost packets are sent again; but data
 //! that the other side has not acknowledged after 8 s ends the connection, so waits that have
-//! lasted longer ([`REPORTED_BETWEEN_HOSTS_NS`]) are not for such a message.
+//! lasted longer (`REPORTED_BETWEEN_HOSTS_NS`) are not for such a message.
 //!
 //! Looking costs a read of shared memory; the system is asked only about ranks that seem stuck, and
 //! ever less often when that has not proven it.
@@ -326,6 +326,7 @@ mod tests {
 
     #[test]
     fn a_circle_is_reported_once_when_all_have_looked_in_vain() {
+        let _turn = crate::one_segment();
         let ranks = Ranks::new(3);
         let waits = [ranks.wait(0, 1), ranks.wait(1, 0)];
         let mut standstill = Standstill::default();
@@ -357,6 +358,7 @@ mod tests {
 
     #[test]
     fn what_moves_or_may_be_woken_is_not_reported() {
+        let _turn = crate::one_segment();
         let ranks = Ranks::new(2);
         let mut waits = vec![ranks.wait(0, 1), ranks.wait(1, 0)];
         let mut standstill = Standstill::default();
@@ -378,6 +380,7 @@ mod tests {
     #[test]
     fn a_rank_that_is_stopped_is_not_reported() {
         use margay_sys_os::signal::{SIGSTOP, send};
+        let _turn = crate::one_segment();
         let ranks = Ranks::new(2);
         let waits = [ranks.wait(0, 1), ranks.wait(1, 0)];
         let pid = ranks.0[1].id();
