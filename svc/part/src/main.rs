@@ -69,6 +69,10 @@ fn run(words: &[OsString]) -> Result<(), Failed> {
         return Ok(make(&change, &texts)?);
     }
     match texts[..] {
+        ["--help" | "-h"] => {
+            println!("What changes partitions, and keeps turns in them. `margay part` runs it.");
+            Ok(())
+        }
         ["attend"] => Ok(attend::attend()?),
         ["init", ..] => Ok(init()?),
         ["serve", ..] => Ok(serve()?),
