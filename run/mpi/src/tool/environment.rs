@@ -29,6 +29,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "How many calls of each thread the flight recorder keeps, for `margay why --calls` and reports of crashes: 1024 without it, 0 for none.",
     },
     Environment {
+        name: "MARGAY_PARTITIONS",
+        reader: "`margay part`",
+        about: "The folder of the partitions of all users, where it is not `/var/lib/margay/partitions`.",
+    },
+    Environment {
         name: "MARGAY_JOB_ID",
         reader: "programs",
         about: "The number of the job of the queue, set for its processes.",
