@@ -168,7 +168,8 @@ fn a_terminal_in_a_job_is_one() {
         &queue,
         &["qsub", "-I"],
         &[
-            ("> ", "echo $PBS_ENVIRONMENT.\n"),
+            // The prompt is the login shell's, which a user's profile decides.
+            ("ready", "echo $PBS_ENVIRONMENT.\n"),
             ("PBS_INTERACTIVE.", "exit\n"),
         ],
     );

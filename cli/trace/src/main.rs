@@ -84,7 +84,8 @@ fn run(arguments: &[OsString]) -> Result<(), String> {
     if matches!(arguments, [word] if word == "--help" || word == "-h") {
         print(
             io::stdout(),
-            "Records, reads and shows traces. `mpiexec -trace`, `margay trace` and `margay view` run it.\n",
+            "Records, reads and shows traces. `mpiexec -trace`, `margay trace` and `margay view` run it.\n\n\
+             Options:\n  -h, --help  Print help\n",
         );
         return Ok(());
     }

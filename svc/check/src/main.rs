@@ -40,7 +40,9 @@ fn main() -> ExitCode {
     };
     let name = name.to_string_lossy().into_owned();
     if words.is_empty() && (name == "--help" || name == "-h") {
-        println!("The checker of MPI programs. `mpiexec -check` runs it.");
+        println!(
+            "The checker of MPI programs. `mpiexec -check` runs it.\n\nOptions:\n  -h, --help  Print help"
+        );
         return ExitCode::SUCCESS;
     }
     match run(&name, words) {

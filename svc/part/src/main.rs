@@ -70,7 +70,10 @@ fn run(words: &[OsString]) -> Result<(), Failed> {
     }
     match texts[..] {
         ["--help" | "-h"] => {
-            println!("What changes partitions, and keeps turns in them. `margay part` runs it.");
+            println!(
+                "What changes partitions, and keeps turns in them. `margay part` runs it.\n\n\
+                 Options:\n  -h, --help  Print help"
+            );
             Ok(())
         }
         ["attend"] => Ok(attend::attend()?),

@@ -67,7 +67,8 @@ fn main() -> ExitCode {
         ["supervise", folder] => supervise::supervise(Path::new(folder)),
         ["--help" | "-h"] => {
             println!(
-                "The head of the queue, and what watches over its jobs. `margay up` starts it."
+                "The head of the queue, and what watches over its jobs. `margay up` starts it.\n\n\
+                 Options:\n  -h, --help  Print help"
             );
             Ok(())
         }
