@@ -323,7 +323,7 @@ extern "C" fn exits(code: c_int, _: *mut c_void) {
     EXIT_CODE.store(code & 0xff, Ordering::Relaxed);
 }
 
-/// What a launcher that is not Margay's is told at the end of a process.
+/// What is reported to a launcher other than Margay's when a process ends.
 extern "C" fn leaves_launcher(code: c_int, _: *mut c_void) {
     let Some(mpi) = known() else { return };
     let aborts = mpi

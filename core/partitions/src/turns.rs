@@ -144,7 +144,7 @@ impl Turns {
     pub fn adjust(&mut self, id: u64, priority: u32, scheduling: Scheduling) {
         if let Some(application) = self.0.get_mut(&id) {
             application.request.priority = priority;
-            // Who shares its nodes does so to its end, and who does not neither.
+            // An application shares its nodes until it ends, or never does.
             let is_alone = scheduling != Scheduling::Standard;
             if is_alone == application.is_alone() {
                 application.request.scheduling = scheduling;

@@ -70,7 +70,7 @@ pub enum Reason {
     },
     /// It is the first in the queue, and would run into a reservation.
     Reserved { expected: Option<u64> },
-    /// Enough is free, but its start would delay another job. With a time limit of so many seconds
+    /// Enough is free, but its start would delay another job. With a limit of this many seconds
     /// it would not, if any.
     WouldDelay { job: JobId, limit_s: Option<u64> },
     /// Jobs before it use the free slots.

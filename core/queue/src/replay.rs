@@ -8,7 +8,7 @@ use crate::rules::{QUEUE, Settings};
 use crate::scheduler::Scheduler;
 use crate::swf::Log;
 
-/// Shorter jobs count as if they ran for so many seconds: their slowdown says nothing (D. Feitelson
+/// Shorter jobs count as if they ran this many seconds: their slowdown says nothing (D. Feitelson
 /// and L. Rudolph, "Metrics and Benchmarking for Parallel Job Scheduling", 1998).
 const SHORTEST_S: f64 = 10.0;
 

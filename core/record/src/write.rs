@@ -313,7 +313,7 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         self.words[self.shape.lane(index) + lane::WRITTEN].store(at + 1, Release);
     }
 
-    /// Whether a thread makes so many calls that they are counted from now on.
+    /// Whether a thread calls too often for records, so that calls are counted from now on.
     #[cold]
     fn look_at_rate(&self, index: usize, now: u64) {
         let lane = &self.lanes[index];

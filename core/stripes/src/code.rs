@@ -81,7 +81,7 @@ fn inverse(value: u8) -> u8 {
     (0..254).fold(1, |product, _| multiply(product, value))
 }
 
-/// Bytes of all units that are taken at a time: sums of so many stay in registers.
+/// Bytes of all units that are taken at a time: sums of this many stay in registers.
 const STRIP: usize = 128;
 
 /// The words of a strip.

@@ -48,7 +48,7 @@ pub enum Change {
     Rows(u64, Vec<(u64, RowRef)>),
     /// A file has no rows from this one on.
     Cut(u64, u64),
-    /// A file does not have so many rows from this one on.
+    /// From this row of a file on, this many rows are holes.
     Hole(u64, u64, u64),
     /// Size and time of modification of a file.
     Size(u64, u64, i64),

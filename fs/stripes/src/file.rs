@@ -96,7 +96,7 @@ impl Partial {
         len + RANGE_COST
     }
 
-    /// Whether there are so many ranges that the row is better read and kept whole.
+    /// Whether the ranges are too many, so that the row is better read and kept whole.
     pub fn is_scattered(&self) -> bool {
         self.ranges.len() > MOST_RANGES
     }

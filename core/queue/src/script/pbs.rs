@@ -259,7 +259,7 @@ pub(super) fn resource(part: &str, wishes: &mut Wishes) -> Result<(), String> {
     Ok(())
 }
 
-/// `nodes=2:ppn=4`, `select=2:ncpus=8:mpiprocs=4:mem=2gb`: so many of the same chunk.
+/// `nodes=2:ppn=4`, `select=2:ncpus=8:mpiprocs=4:mem=2gb`: this many of the same chunk.
 fn chunks(found: &Found, wishes: &mut Wishes) -> Result<(), String> {
     let value = found.value()?;
     if value.contains('+') {
