@@ -54,7 +54,7 @@ use margay_core_datatype::{Basic, Datatype};
 use margay_core_group::Group;
 use margay_run_engine::monitor::InCall;
 use margay_run_engine::{ProgressThread, Rank};
-use margay_sys_os::lock::{RankGuard, RankLock};
+use margay_sys_os::lock::{RankGuard, RankLock, this_thread};
 use margay_sys_os::memory::limit_bytes;
 use margay_sys_os::user::Mem;
 
@@ -540,11 +540,4 @@ pub fn thread_level_name(level: i32) -> &'static str {
         MPI_THREAD_SERIALIZED => "MPI_THREAD_SERIALIZED",
         _ => "MPI_THREAD_MULTIPLE",
     }
-}
-
-/// Returns a number that differs between the threads that are alive. (The standard library's would
-/// keep an allocation for the main thread, which memory checkers report as lost.)
-fn this_thread() -> usize {
-    thread_local!(static HERE: u8 = const { 0 });
-    HERE.with(|here| std::ptr::from_ref(here).addr())
 }

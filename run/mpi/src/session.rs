@@ -403,7 +403,7 @@ impl Mpi {
             .store(thread_level, Ordering::Relaxed);
         self.life
             .main_thread
-            .store(crate::this_thread(), Ordering::Relaxed);
+            .store(margay_sys_os::lock::this_thread(), Ordering::Relaxed);
         self.life.has_world.store(true, Ordering::Release);
         self.enter_members(&self.world);
         self.enter_members(&self.own);

@@ -136,7 +136,11 @@ impl<T> RankLock<T> {
 
     #[cold]
     fn lock_contended(&self) {
-        if self.owner.load(Ordering::Relaxed) == this_thread() {
+        // In this order: a thread's number may be that of one that has ended, and is settled before
+        // the owner is read. The other way round the owner might have ended in between and left its
+        // number to this thread.
+        let this = this_thread();
+        if self.owner.load(Ordering::Relaxed) == this {
             reentered();
         }
         for _ in 0..SPINS {
@@ -204,7 +208,8 @@ impl<T> Drop for RankGuard<'_, T> {
     }
 }
 
-/// A number that differs between the threads that are alive; never 0.
+/// A number that differs between the threads that are alive; never 0. (The standard library's id of
+/// a thread would keep an allocation for the main thread, which memory checkers report as lost.)
 #[must_use]
 pub fn this_thread() -> usize {
     thread_local!(static HERE: u8 = const { 0 });
