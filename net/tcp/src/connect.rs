@@ -103,17 +103,19 @@ impl Attempt {
         attempt
     }
 
-    /// Whether a peer was found that knows the secret, and it knows that we do.
-    pub(crate) fn has_proved(&self) -> bool {
-        let is_proved = |a_try: &Try| matches!(a_try.stage, Stage::Proved(_));
-        self.tries.iter().any(is_proved)
+    /// Whether a host has taken a connection. Its rank answers when it polls the next time, and it
+    /// may compute until then for as long as it likes.
+    pub(crate) fn is_taken(&self) -> bool {
+        let is_taken = |a_try: &Try| !matches!(a_try.stage, Stage::Connecting);
+        self.tries.iter().any(is_taken)
     }
 
     /// Goes on with all tries.
     pub(crate) fn advance(&mut self, secret: &Secret, epoll: &Epoll, token: u64) -> Reached {
         let mut at = 0;
         while at < self.tries.len() {
-            match self.tries[at].advance(secret, &self.greeting, epoll, token) {
+            let tried = self.tries[at].advance(secret, &self.greeting, epoll, token);
+            match tried {
                 Tried::NotYet => at += 1,
                 Tried::Chosen => {
                     self.tries.swap(0, at);
@@ -227,6 +229,7 @@ fn read_up_to(stream: &TcpStream, got: &mut Vec<u8>, most: usize) -> Result<bool
 /// Somebody who has connected and not proved anything yet.
 pub(crate) struct Visitor {
     pub(crate) stream: TcpStream,
+    /// Since when it is waited for.
     pub(crate) began_ns: u64,
     got: Vec<u8>,
     /// Its greeting and the answer to it.
@@ -253,7 +256,12 @@ impl Visitor {
     }
 
     /// Goes on; `expects` says whether these names are possible here.
-    pub(crate) fn advance(&mut self, secret: &Secret, expects: impl Fn(Names) -> bool) -> Visited {
+    pub(crate) fn advance(
+        &mut self,
+        secret: &Secret,
+        expects: impl Fn(Names) -> bool,
+        now_ns: u64,
+    ) -> Visited {
         let most = if self.greeted.is_some() {
             CODE
         } else {
@@ -287,7 +295,8 @@ impl Visitor {
                     return Visited::Stranger;
                 }
                 self.greeted = Some(Box::new((greeting, answer)));
-                self.advance(secret, expects)
+                self.began_ns = now_ns;
+                self.advance(secret, expects, now_ns)
             }
             Some(said) => {
                 let code: Code = got.try_into().unwrap_or_default();

@@ -43,8 +43,14 @@ pub use proof::Secret;
 const MOST_VISITORS: usize = 64;
 /// A visitor has this much time to prove who it is, in nanoseconds.
 const VISIT_NS: u64 = 5_000_000_000;
-/// An attempt to connect has this much time.
+/// An attempt has this much time until a host has taken the connection.
 const ATTEMPT_NS: u64 = 3_000_000_000;
+/// A host that has held a connection for this long without an answer is there; that of somebody
+/// else at one of its addresses would have been closed.
+const HELD_NS: u64 = 1_000_000_000;
+/// A rank that looks after its attempts more seldom than this was away, in its program or stopped;
+/// what has not happened meanwhile says nothing of others.
+const AWAY_NS: u64 = 500_000_000;
 /// Until the next attempt: after a failure, and where the other side's own is under way.
 const PAUSE_NS: u64 = 100_000_000;
 /// A rank that could not be reached for this long is lost.
@@ -56,6 +62,10 @@ const FEW: usize = 3;
 const IDLE_EVERY: u32 = 16;
 /// Polls after which visitors and attempts are served even while packets come.
 const LOOK_EVERY: u32 = 32;
+/// How often it is found out whether other hosts still answer, in nanoseconds.
+const CHECK_NS: u64 = 1_000_000_000;
+/// Polls after which the clock is read for that.
+const CHECK_EVERY: u32 = 4;
 /// Sleep no longer than this while something has to be looked after again, in nanoseconds.
 const SOON_NS: u64 = 2_000_000;
 
@@ -104,6 +114,10 @@ pub struct Tcp {
     events: Vec<Event>,
     clock: Arc<dyn Clock>,
     polls: u32,
+    /// When the attempts were looked after last.
+    looked_ns: u64,
+    /// When the other hosts' answers were looked at last.
+    checked_ns: u64,
     scratch: Vec<u8>,
     on_lost: OnLost,
     soon: Arc<AtomicU64>,
@@ -160,6 +174,8 @@ impl Tcp {
             events: Vec::new(),
             clock,
             polls: 0,
+            looked_ns: 0,
+            checked_ns: 0,
             scratch: Vec::new(),
             on_lost,
             soon: Arc::new(AtomicU64::new(0)),
@@ -203,6 +219,9 @@ impl Tcp {
         let place = (&*self.epoll, Tcp::token(to));
         let attempt = Attempt::begin(names, addresses, place, now);
         peer.state = State::Trying(Box::new(attempt));
+        if self.trying.is_empty() {
+            self.looked_ns = now;
+        }
         if !self.trying.contains(&to) {
             self.trying.push(to);
         }
@@ -212,6 +231,7 @@ impl Tcp {
     /// Goes on with the attempts to reach others.
     fn advance_attempts(&mut self) -> bool {
         let now = self.clock.now_ns();
+        self.leave_out_time_away(now);
         let mut any = false;
         for rank in std::mem::take(&mut self.trying) {
             let peer = &mut self.peers[rank as usize];
@@ -219,9 +239,10 @@ impl Tcp {
                 State::Trying(attempt) => {
                     let began = attempt.began_ns;
                     match attempt.advance(&self.secret, &self.epoll, Tcp::token(rank)) {
-                        // A peer that has read the proof counts on this connection, however long
-                        // its process may wait for a core before we see that.
-                        Reached::NotYet if attempt.has_proved() || now - began < ATTEMPT_NS => {
+                        Reached::NotYet if attempt.is_taken() || now - began < ATTEMPT_NS => {
+                            if attempt.is_taken() && now - began >= HELD_NS {
+                                peer.failing_ns = 0;
+                            }
                             self.trying.push(rank);
                             continue;
                         }
@@ -262,6 +283,42 @@ impl Tcp {
             self.soon.store(0, Ordering::Relaxed);
         }
         any
+    }
+
+    /// Moves the beginnings of attempts and failures on by the time in which this rank did not look
+    /// after them.
+    fn leave_out_time_away(&mut self, now: u64) {
+        let away = now.saturating_sub(self.looked_ns);
+        self.looked_ns = now;
+        if away < AWAY_NS {
+            return;
+        }
+        for &rank in &self.trying {
+            let peer = &mut self.peers[rank as usize];
+            if peer.failing_ns != 0 {
+                peer.failing_ns = (peer.failing_ns + away).min(now);
+            }
+            if let State::Trying(attempt) = &mut peer.state {
+                attempt.began_ns = (attempt.began_ns + away).min(now);
+            }
+        }
+    }
+
+    /// Looks whether the hosts at the other ends still answer.
+    fn check_links(&mut self) {
+        let now = self.clock.now_ns();
+        if now.saturating_sub(self.checked_ns) < CHECK_NS {
+            return;
+        }
+        self.checked_ns = now;
+        for at in (0..self.up.len()).rev() {
+            let rank = self.up[at];
+            if let State::Up(link) = &self.peers[rank as usize].state
+                && link.is_unanswered()
+            {
+                self.lose(rank, Some(ETIMEDOUT));
+            }
+        }
     }
 
     /// A connection to a rank is there.
@@ -336,7 +393,7 @@ impl Tcp {
             let Some(visitor) = &mut self.visitors[at] else {
                 continue;
             };
-            match visitor.advance(&self.secret, expects) {
+            match visitor.advance(&self.secret, expects, now) {
                 Visited::NotYet if now - visitor.began_ns < VISIT_NS => {}
                 Visited::NotYet | Visited::Stranger => self.visitors[at] = None,
                 Visited::Proved(from) => {
@@ -563,6 +620,9 @@ impl Transport for Tcp {
             }
             if any {
                 return true;
+            }
+            if self.polls.is_multiple_of(CHECK_EVERY) {
+                self.check_links();
             }
         }
         false

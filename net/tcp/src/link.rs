@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use margay_net_transport::{Packet, Sink};
 use margay_sys_os::sockets;
 
+use crate::connect::SILENCE;
 use crate::frame::{self, Frame, LONGEST};
 use crate::seal::{BEFORE, BEHIND, Seals};
 
@@ -136,6 +137,11 @@ impl Link {
                 over => Err(over),
             },
         }
+    }
+
+    /// Whether the other host has not answered for so long that it counts as lost.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        sockets::is_unanswered(&self.stream, SILENCE)
     }
 
     /// Whether the other host has all that was written.

@@ -19,6 +19,15 @@ fn job(ranks: u32, secret: impl Fn(u32) -> Secret) -> (Vec<Tcp>, Lost) {
 }
 
 fn job_with(ranks: u32, secret: impl Fn(u32) -> Secret, encrypts: bool) -> (Vec<Tcp>, Lost) {
+    job_at(ranks, secret, encrypts, Arc::new(SystemClock))
+}
+
+fn job_at(
+    ranks: u32,
+    secret: impl Fn(u32) -> Secret,
+    encrypts: bool,
+    clock: Arc<dyn Clock>,
+) -> (Vec<Tcp>, Lost) {
     let listeners: Vec<TcpListener> = (0..ranks).map(|_| sockets::listen(None).unwrap()).collect();
     let here: Arc<[IpAddr]> = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)].into();
     let ports: Vec<u16> = (listeners.iter().map(|l| l.local_addr().unwrap().port())).collect();
@@ -34,7 +43,7 @@ fn job_with(ranks: u32, secret: impl Fn(u32) -> Secret, encrypts: bool) -> (Vec<
         };
         let lost = lost.clone();
         let on_lost = Box::new(move |rank, errno| lost.lock().unwrap().push((rank, errno)));
-        Tcp::new(wiring, Arc::new(SystemClock), on_lost).unwrap()
+        Tcp::new(wiring, clock.clone(), on_lost).unwrap()
     };
     ((0..).zip(listeners).map(tcp).collect(), lost)
 }
@@ -289,6 +298,44 @@ fn a_rank_that_comes_late_is_reached() {
     ranks.insert(1, again);
     turn(&mut ranks, &mut sinks(3), |sinks| sinks[1].next[0] == 1);
     assert!(lost.lock().unwrap().is_empty());
+}
+
+/// A clock that is set by hand.
+struct Hand(AtomicU64);
+
+impl Clock for Hand {
+    fn now_ns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn ticks(&self) -> u64 {
+        self.now_ns()
+    }
+}
+
+/// A rank that does not call the library answers nobody, for minutes perhaps: it is waited for, and
+/// the rank that waits may be away for as long itself.
+#[test]
+fn ranks_that_compute_for_long_are_not_lost() {
+    for away in [[false, true], [true, false], [true, true]] {
+        let clock = Arc::new(Hand(AtomicU64::new(1)));
+        let (mut ranks, lost) = job_at(2, |_| [5; 32], false, clock.clone());
+        let mut sinks = sinks(2);
+        assert!(short(&mut ranks[0], 1, 0));
+        for _ in 0..3000 {
+            clock.0.fetch_add(20_000_000, Ordering::Relaxed);
+            for (rank, is_away) in away.iter().enumerate() {
+                if !is_away {
+                    ranks[rank].poll(&mut sinks[rank], 1);
+                }
+            }
+        }
+        turn(&mut ranks, &mut sinks, |sinks| {
+            clock.0.fetch_add(1_000_000, Ordering::Relaxed);
+            sinks[1].next[0] == 1
+        });
+        assert!(lost.lock().unwrap().is_empty(), "{away:?}");
+    }
 }
 
 /// Two addresses of which one leads to another rank's port, as where every host has a bridge of the

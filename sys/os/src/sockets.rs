@@ -122,6 +122,7 @@ pub fn listen(ports: Option<(u16, u16)>) -> io::Result<TcpListener> {
         match bound {
             Ok(listener) => {
                 listener.set_nonblocking(true)?;
+                rustix::net::listen(&listener, WAITING)?;
                 return Ok(listener);
             }
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => failed = Some(error),
@@ -190,8 +191,14 @@ pub fn begin_connect(address: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// Sets a connection up for messages: nothing is held back to fill packets, and it fails when the
-/// other host has not answered for `silence`.
+/// Connections that wait until this process takes them: a rank that computes takes none, however
+/// many others connect to it meanwhile. The system has a limit of its own.
+const WAITING: i32 = 4096;
+
+/// Sets a connection up for messages: nothing is held back to fill packets. While nothing is on its
+/// way it fails when the other host has not answered for `silence`; see [`is_unanswered`] for what
+/// is. The system's own limit (`TCP_USER_TIMEOUT`) is not used, because it also ends connections
+/// whose other end lives and only has no room.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -199,7 +206,6 @@ pub fn set_up(stream: &TcpStream, silence: Duration) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     let part = (silence / 4).max(Duration::from_secs(1));
-    sockopt::set_tcp_user_timeout(stream, silence.as_millis() as u32)?;
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, part)?;
     sockopt::set_tcp_keepintvl(stream, part)?;
@@ -215,6 +221,36 @@ pub fn unacknowledged(stream: &TcpStream) -> usize {
     let done = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     // A connection that is over has nothing that could still arrive.
     if done == 0 { bytes.max(0) as usize } else { 0 }
+}
+
+/// Whether the other host has said nothing for `silence` although bytes that it has to acknowledge
+/// were sent again and again. A host whose process reads nothing says that it has no room.
+#[must_use]
+pub fn is_unanswered(stream: &TcpStream, silence: Duration) -> bool {
+    /// After the first byte without an answer the system tries for 6 s at least until it has
+    /// counted these.
+    const REPEATED: u8 = 5;
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut bytes = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the descriptor is open, and the kernel writes at most as many bytes as it is told to
+    // a buffer that has them.
+    let done = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut bytes,
+        )
+    };
+    if done != 0 {
+        return false;
+    }
+    // SAFETY: all of it is numbers, for which zeros are values, too.
+    let info = unsafe { info.assume_init() };
+    let repeats = (info.tcpi_unacked > 0 && info.tcpi_retransmits >= REPEATED)
+        || info.tcpi_probes >= REPEATED;
+    repeats && u128::from(info.tcpi_last_ack_recv) >= silence.as_millis()
 }
 
 /// The addresses of this host's interfaces that are up. Loopback addresses come only where there is
