@@ -269,10 +269,12 @@ fn line((state, ranks): &(String, Vec<u32>)) -> String {
 /// What ranks do and where, and all that do this.
 fn groups(peers: &dyn Peers, ranks: &[u32]) -> Vec<(String, Vec<u32>)> {
     let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
-    let places = Places::of_ranks(peers, ranks);
     let now_ns = now_ns();
-    for &rank in ranks {
-        let mut state = state_in_words(peers, rank, now_ns);
+    // Stacks come last: to read one wakes its thread, which runs then, or would if it had a core.
+    let states = ranks.iter().map(|&r| state_in_words(peers, r, now_ns));
+    let states: Vec<String> = states.collect();
+    let places = Places::of_ranks(peers, ranks);
+    for (&rank, mut state) in ranks.iter().zip(states) {
         if let Some(place) = places.in_words(rank) {
             // What waits is the call there; what computes is no call.
             let between = if state.starts_with("waiting") {

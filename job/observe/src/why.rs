@@ -134,8 +134,9 @@ pub(crate) fn not_found(job: u64) -> String {
 /// Looks at a job.
 #[must_use]
 pub fn of(peers: &dyn Peers) -> JobWhy {
-    let places = Places::of(peers);
     let view = mesh::view(peers, now_ns(), |_, _, _| 0.0, &mut |_| None);
+    // Stacks come last: to read one wakes its thread, which runs then, or would if it had a core.
+    let places = Places::of(peers);
     let mut unread: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     let mut classes: Vec<(Vec<Frame>, Class)> = Vec::new();
     for rank in &view.rank {
