@@ -56,7 +56,9 @@ void margay_check_hello(void);
 
 #define MARGAY_NO_ROOT -32768
 
-#define SITE_OF_CALLER __builtin_return_address(0)
+/* Of a Fortran program, that of its own call. */
+const void *margay_program_address(const void *address);
+#define SITE_OF_CALLER ((void *)margay_program_address(__builtin_return_address(0)))
 
 /* The call itself, a record before it and one after it. */
 #define CALL(name, invoke, before, after)                                                                             \

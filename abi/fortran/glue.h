@@ -55,18 +55,26 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "little-endian");
 #define GLUE_TEXT_(x) #x
 #define GLUE_TEXT(x) GLUE_TEXT_(x)
 
+/* What is recorded or reported of a call has the line of the Fortran program, which is known here alone. */
+#ifdef MARGAY_FACE
+#define FROM(function) function
+#else
+void margay_called_from(const void *address);
+#define FROM(function) (margay_called_from(__builtin_return_address(0)), function)
+#endif
+
 #ifdef MARGAY_PROFILED
 #define FN(name) pmpi_##name##_
-#define CALL(name) PMPI_##name
-#define CALLX(name) PMPIX_##name
+#define CALL(name) FROM(PMPI_##name)
+#define CALLX(name) FROM(PMPIX_##name)
 #elif defined(MARGAY_FACE_PROFILED)
 #define FN(name) mpi_##name##_
 #define CALL(name) PMPI_##name
 #define CALLX(name) PMPIX_##name
 #else
 #define FN(name) mpi_##name##_
-#define CALL(name) MPI_##name
-#define CALLX(name) MPIX_##name
+#define CALL(name) FROM(MPI_##name)
+#define CALLX(name) FROM(MPIX_##name)
 #endif
 
 /* The same function serves mpi_f08: types of handles and statuses have the form of the integers that they replace. */

@@ -109,3 +109,28 @@ fn the_exit_status_of_the_job_stays_and_programs_without_mpi_run() {
     let output = check("sh", "true");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
 }
+
+#[test]
+fn a_fortran_program_has_its_own_lines() {
+    let folder = scratch();
+    let wrong = folder.path().join("wrong");
+    succeed(
+        command(stage().join("bin/mpif90"), 60)
+            .arg("-g")
+            .arg(program("check").join("wrong.f90"))
+            .arg("-o")
+            .arg(&wrong),
+    );
+    let mut mpiexec = command(stage().join("bin/mpiexec"), 60);
+    let output = run(mpiexec.args(["-n", "2", "-check"]).arg(&wrong));
+    let said = text(&output);
+    let mismatch = said
+        .lines()
+        .find(|l| l.contains("check: datatype mismatch: "));
+    let names = |line: &str| {
+        ["wrong.f90:11 ", "wrong.f90:13 "]
+            .iter()
+            .all(|place| line.contains(place))
+    };
+    assert!(mismatch.is_some_and(names), "{said}");
+}

@@ -332,6 +332,8 @@ fn hooks(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
             "-Wextra",
             "-Werror",
             "-fno-asynchronous-unwind-tables",
+            // Reports of deadlocks have lines of the program behind it.
+            "-fno-omit-frame-pointer",
         ])
         .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,--enable-new-dtags"])
         .args(["-Wl,-rpath,$ORIGIN/..", "-Wl,--gc-sections"])
