@@ -115,12 +115,13 @@ impl Checker {
             },
             collective: None,
             posted: Vec::new(),
+            sent: None,
         };
         if running.problem.is_none() {
             let is_init = record.name.ends_with("_init");
             match sort {
                 Sort::Send if !is_init => {
-                    self.message_of(process, record, false, None);
+                    running.sent = self.message_of(process, record, false, None);
                 }
                 Sort::Receive if !is_init => {
                     running
@@ -128,7 +129,7 @@ impl Checker {
                         .extend(self.message_of(process, record, true, None));
                 }
                 Sort::Exchange => {
-                    self.message_at(process, record, 0, false, None);
+                    running.sent = self.message_at(process, record, 0, false, None);
                     running
                         .posted
                         .extend(self.message_at(process, record, 5, true, None));
@@ -293,7 +294,7 @@ impl Checker {
         }
     }
 
-    /// The message of a call on one: sends it, or posts a receive.
+    /// The message of a call on one: sends it, or posts a receive. Returns its number.
     pub(crate) fn message_of(
         &mut self,
         process: usize,
@@ -337,10 +338,7 @@ impl Checker {
         };
         match receives {
             true => self.post(process, call, Some(data), peer, tag, comm),
-            false => {
-                self.send(process, call, data, peer, tag, comm);
-                None
-            }
+            false => self.send(process, call, data, peer, tag, comm),
         }
     }
 
@@ -402,6 +400,9 @@ impl Checker {
             if record.name.starts_with("MPI_Pready") {
                 // Which partitions are ready now is not known.
                 self.forget_requests(process, &running);
+            }
+            if let Some(sent) = running.sent {
+                self.not_sent(process, running_comm(&running), sent);
             }
             for _ in &running.posted {
                 self.lose_track(process, running_comm(&running));

@@ -16,6 +16,17 @@ pub enum Ended {
     Closed,
 }
 
+/// How a job has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// As its program wanted.
+    Well,
+    /// Perhaps by the launcher, because no rank could go on.
+    Failed,
+    /// From outside, at any moment: by a time limit or a signal.
+    Cut,
+}
+
 /// All that is known of a job.
 #[derive(Default)]
 pub struct Checker {
@@ -73,10 +84,12 @@ impl Checker {
         self.proceed();
     }
 
-    /// The job is over; `is_good`: it ended as its program wanted.
-    pub fn finish(&mut self, is_good: bool) {
+    /// The job is over.
+    pub fn finish(&mut self, end: End) {
+        let is_good = end == End::Well;
         self.is_over = true;
         self.proceed();
+        let are_held = self.processes.iter().all(is_held);
         for process in 0..self.processes.len() {
             self.died_in_a_call(process);
         }
@@ -85,7 +98,7 @@ impl Checker {
         };
         if is_good && all_finalized(self) {
             self.unmatched();
-        } else {
+        } else if is_good || (end == End::Failed && are_held) {
             self.stuck();
         }
         self.incomplete_collectives(is_good);
@@ -221,4 +234,11 @@ impl Checker {
         };
         self.report(found.say(why));
     }
+}
+
+/// Whether a process has ended or is inside a call that may wait.
+fn is_held(process: &Process) -> bool {
+    let is_in = |running: &Running| running.call.name != "MPI_Abort";
+    let is_other = !process.is_known || !process.is_of_job || process.is_finalized;
+    is_other || process.running.values().any(is_in)
 }

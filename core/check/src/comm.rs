@@ -378,7 +378,12 @@ impl Checker {
         };
         let (members, remote) = (ranks(2), ranks(3));
         let own = &self.processes[process];
+        // The two groups of one between groups have their calls compared apart, so what they make
+        // together has no place among these calls.
+        let is_merged =
+            place.is_some_and(|(parent, _)| self.comms[parent].is_inter) && record.number(4) == 0;
         let is_opaque = place.is_none()
+            || is_merged
             || !own.is_of_job
             || members.as_ref().is_none_or(Vec::is_empty)
             || remote.is_none();

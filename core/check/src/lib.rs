@@ -32,6 +32,6 @@ mod state;
 mod types;
 mod window;
 
-pub use checker::{Checker, Ended};
+pub use checker::{Checker, End, Ended};
 pub use finding::{Call, Finding, Kind, Part, Site};
 pub use record::{Item, MOST_BYTES, Phase, Record};

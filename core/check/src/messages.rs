@@ -68,7 +68,8 @@ impl Messages {
 }
 
 impl Checker {
-    /// A process sends.
+    /// A process sends. Returns the number of its message; none when nothing is known of its
+    /// communicator.
     pub(crate) fn send(
         &mut self,
         process: usize,
@@ -77,18 +78,14 @@ impl Checker {
         to: i64,
         tag: i64,
         comm: u64,
-    ) {
+    ) -> Option<usize> {
         let moment = self.processes[process].tick();
-        let Some((id, own)) = self.place(process, comm) else {
-            return;
-        };
+        let (id, own) = self.place(process, comm)?;
         let peers = self.comms[id].peers().len();
-        let Some(to) = usize::try_from(to).ok().filter(|&to| to < peers) else {
-            return;
-        };
+        let to = usize::try_from(to).ok().filter(|&to| to < peers)?;
         let messages = &mut self.comms[id].messages;
         if messages.is_unknown {
-            return;
+            return None;
         }
         let number = messages.next_sent;
         messages.next_sent += 1;
@@ -108,6 +105,26 @@ impl Checker {
             .or_default()
             .push_back(number);
         self.pair(id, (own, to, tag));
+        Some(number)
+    }
+
+    /// A call that was to send this message has failed.
+    pub(crate) fn not_sent(&mut self, process: usize, comm: u64, number: usize) {
+        let Some((id, own)) = self.place(process, comm) else {
+            return;
+        };
+        let messages = &mut self.comms[id].messages;
+        let key = messages.sent.get(&number).map(|s| (own, s.to, s.tag));
+        let sends = key.and_then(|key| messages.sends.get_mut(&key));
+        let place = (sends.as_ref()).and_then(|sends| sends.iter().position(|n| *n == number));
+        match (sends, place) {
+            (Some(sends), Some(place)) => {
+                sends.remove(place);
+                messages.sent.remove(&number);
+            }
+            // Which message a receive got instead is not known.
+            _ => messages.is_unknown = true,
+        }
     }
 
     /// A process posts a receive. Returns its number; none when nothing is known of its

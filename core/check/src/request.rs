@@ -90,7 +90,8 @@ impl Checker {
         };
         let posted = match name {
             "MPI_Send_init" | "MPI_Ssend_init" | "MPI_Bsend_init" | "MPI_Rsend_init" => {
-                self.message_of(process, &record, false, Some(Until::Request(handle)))
+                self.message_of(process, &record, false, Some(Until::Request(handle)));
+                None
             }
             "MPI_Recv_init" => {
                 self.message_of(process, &record, true, Some(Until::Request(handle)))

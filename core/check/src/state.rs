@@ -72,6 +72,8 @@ pub struct Running {
     pub collective: Option<(usize, u64)>,
     /// The receives that it has posted.
     pub posted: Vec<usize>,
+    /// The message that it sends.
+    pub sent: Option<usize>,
 }
 
 /// What a request is of.

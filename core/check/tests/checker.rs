@@ -1,6 +1,6 @@
 //! Records of small programs, and what is found in them.
 
-use margay_core_check::{Checker, Finding, Item, Kind, Phase, Record};
+use margay_core_check::{Checker, End, Finding, Item, Kind, Phase, Record};
 
 const WORLD: i64 = 0x101;
 const INT: i64 = 0x209;
@@ -120,7 +120,7 @@ fn messages_are_paired_in_the_order_in_which_they_were_sent() {
     world.receive(1, INT, (ANY_SOURCE, ANY_TAG), [0, 1]);
     world.finalize(0);
     world.finalize(1);
-    world.checker.finish(true);
+    world.checker.finish(End::Well);
     assert_eq!(world.found(), []);
 }
 
@@ -202,7 +202,7 @@ fn what_is_left_at_the_end_is_reported() {
     world.after(1, "MPI_Comm_free", numbers(&[0x502]));
     world.finalize(0);
     world.finalize(1);
-    world.checker.finish(true);
+    world.checker.finish(End::Well);
     let mut found = world.found();
     found.sort();
     assert_eq!(found, [Kind::Unmatched, Kind::Request, Kind::Leak]);
@@ -213,7 +213,7 @@ fn wrong_arguments_are_reported_when_the_rank_dies_of_them_or_the_library_takes_
     let mut world = World::new(2);
     world.before(0, "MPI_Send", numbers(&[4096, -1, INT, 1, 0, WORLD]));
     assert_eq!(world.found(), []);
-    world.checker.finish(false);
+    world.checker.finish(End::Failed);
     assert_eq!(world.found(), [Kind::Argument]);
     // A program that has the error returned to it knows of it.
     let mut world = World::new(2);
@@ -221,7 +221,7 @@ fn wrong_arguments_are_reported_when_the_rank_dies_of_them_or_the_library_takes_
     let mut refused = record(Phase::After, "MPI_Send", 1, vec![]);
     refused.code = 6;
     world.checker.take(0, refused);
-    world.checker.finish(false);
+    world.checker.finish(End::Failed);
     assert_eq!(world.found(), []);
 }
 
@@ -241,4 +241,72 @@ fn bytes_that_are_no_record_are_refused() {
     for end in 0..bytes.len() {
         let _ = Record::read(&bytes[..end]);
     }
+}
+
+#[test]
+fn a_send_that_failed_is_no_message() {
+    let mut world = World::new(2);
+    world.before(0, "MPI_Bsend", numbers(&[4096, 1, FLOAT, 1, 5, WORLD]));
+    let mut refused = record(Phase::After, "MPI_Bsend", 1, vec![]);
+    refused.code = 2;
+    world.checker.take(0, refused);
+    world.send(0, INT, 1, 1, 5);
+    world.receive(1, INT, (0, 5), [0, 5]);
+    world.finalize(0);
+    world.finalize(1);
+    world.checker.finish(End::Well);
+    assert_eq!(world.found(), []);
+}
+
+#[test]
+fn what_is_under_way_in_a_job_that_was_cut_is_no_error() {
+    let found = |end, rank_computes: bool| {
+        let mut world = World::new(2);
+        world.send(0, INT, 1, 1, 1);
+        world.before(1, "MPI_Recv", numbers(&[8192, 1, INT, 0, 2, WORLD]));
+        if !rank_computes {
+            world.before(0, "MPI_Recv", numbers(&[8192, 1, INT, 1, 2, WORLD]));
+        }
+        world.checker.finish(end);
+        world.found()
+    };
+    assert_eq!(found(End::Failed, false), [Kind::Unmatched]);
+    assert_eq!(found(End::Failed, true), []);
+    assert_eq!(found(End::Cut, false), []);
+}
+
+#[test]
+fn messages_of_merged_groups_are_not_paired() {
+    let mut world = World::new(2);
+    let inter = |handle: i64, own: i64| {
+        let mut items = numbers(&[handle, WORLD]);
+        items.extend([own, 1 - own].map(|rank| Item::List(vec![rank])));
+        items.push(Item::Number(1));
+        items
+    };
+    let merged = |handle: i64| {
+        let mut items = numbers(&[handle, 0]);
+        items.extend([Item::List(vec![0, 1]), Item::List(vec![]), Item::Number(0)]);
+        items
+    };
+    for rank in 0..2 {
+        let own = i64::try_from(rank).unwrap();
+        world.before(rank, "MPI_Intercomm_create", numbers(&[0x102]));
+        world.after(rank, "MPI_Intercomm_create", inter(0x500 + own, own));
+        world.before(rank, "MPI_Intercomm_merge", numbers(&[0x500 + own]));
+        world.after(rank, "MPI_Intercomm_merge", merged(0x510 + own));
+    }
+    world.call(0, "MPI_Send", numbers(&[4096, 1, INT, 1, 5, 0x510]));
+    world.before(1, "MPI_Recv", numbers(&[8192, 1, INT, 0, 5, 0x511]));
+    world.after(1, "MPI_Recv", vec![Item::List(vec![0, 5, 4, 0])]);
+    for rank in 0..2 {
+        let own = i64::try_from(rank).unwrap();
+        for handle in [0x500 + own, 0x510 + own] {
+            world.call(rank, "MPI_Comm_disconnect", numbers(&[handle]));
+        }
+        world.finalize(rank);
+    }
+    world.checker.finish(End::Well);
+    let kinds = world.found();
+    assert!(!kinds.contains(&Kind::Unmatched), "{kinds:?}");
 }

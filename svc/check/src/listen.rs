@@ -16,13 +16,16 @@ use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::is_trusted;
 use margay_sys_os::signal::{SignalFd, SignalSet};
 
-/// Records that are read ahead of the checker; a rank waits while there are as many.
-const MOST_AHEAD: usize = 1024;
+/// Batches of records that are read ahead of the checker; a rank waits while there are as many.
+const MOST_AHEAD: usize = 64;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 << 10;
 
 /// What happens.
 pub enum Event {
     Connected(u64),
-    Record(u64, Box<Record>),
+    /// Records of a connection, in their order.
+    Records(u64, Vec<Record>),
     Closed(u64),
     Signal(i32),
     /// The launcher has ended.
@@ -118,24 +121,40 @@ fn accept(listener: &UnixListener, to: &SyncSender<Event>, is_ending: &AtomicBoo
     let _ = to.send(Event::AllConnected);
 }
 
-/// Reads the records of a process to its end, or to the first bytes that are none.
+/// Reads the records of a process to its end, or to the first bytes that are none. Those that have
+/// come together are handed on together.
 fn records(stream: UnixStream, number: u64, to: &SyncSender<Event>) {
-    let mut stream = BufReader::with_capacity(64 << 10, stream);
-    let mut length = [0; 4];
-    while stream.read_exact(&mut length).is_ok() {
-        let length = u32::from_le_bytes(length);
-        if length > MOST_BYTES {
-            return;
-        }
-        let mut bytes = vec![0; length as usize];
-        if stream.read_exact(&mut bytes).is_err() {
-            return;
-        }
-        let Some(record) = Record::read(&bytes) else {
-            return;
-        };
-        if to.send(Event::Record(number, Box::new(record))).is_err() {
+    let mut stream = BufReader::with_capacity(READ_BYTES, stream);
+    let mut batch = Vec::new();
+    while let Some(record) = record(&mut stream) {
+        batch.push(record);
+        if !has_another(stream.buffer())
+            && to
+                .send(Event::Records(number, std::mem::take(&mut batch)))
+                .is_err()
+        {
             return;
         }
     }
+    if !batch.is_empty() {
+        let _ = to.send(Event::Records(number, batch));
+    }
+}
+
+/// The next record; none at the end, and when there is something else.
+fn record(stream: &mut impl Read) -> Option<Record> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).ok()?;
+    let length = Some(u32::from_le_bytes(length)).filter(|&n| n <= MOST_BYTES)?;
+    let mut bytes = vec![0; length as usize];
+    stream.read_exact(&mut bytes).ok()?;
+    Record::read(&bytes)
+}
+
+/// Whether a whole record has been read already.
+fn has_another(bytes: &[u8]) -> bool {
+    let Some((length, rest)) = bytes.split_first_chunk() else {
+        return false;
+    };
+    rest.len() >= u32::from_le_bytes(*length) as usize
 }

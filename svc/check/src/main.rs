@@ -17,7 +17,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use margay_core_check::{Checker, Ended, Phase};
+use margay_core_check::{Checker, End, Ended, Phase, Record};
 use margay_sys_os::signal::{SIGHUP, SIGINT, SIGTERM, SignalSet, send, take_defaults_in};
 
 use listen::{Event, Listening};
@@ -164,19 +164,13 @@ fn follow(
                 open += 1;
                 processes.insert(connection, checker.connected());
             }
-            Ok(Event::Record(connection, record)) => {
+            Ok(Event::Records(connection, records)) => {
                 let Some(&process) = processes.get(&connection) else {
                     continue;
                 };
-                if record.phase == Phase::Site {
-                    let file = PathBuf::from(record.text(1));
-                    report
-                        .places
-                        .enter(process, record.site, file, record.handle(0));
-                    continue;
+                for record in records {
+                    take(&mut checker, report, process, record);
                 }
-                checker.take(process, *record);
-                report.take(checker.found());
             }
             Ok(Event::Closed(connection)) => {
                 open = open.saturating_sub(1);
@@ -200,7 +194,23 @@ fn follow(
     }
     let status = (ended.unwrap_or_else(|| Err(ErrorKind::BrokenPipe.into())))
         .map_err(|error| format!("cannot wait for the launcher: {error}"))?;
-    checker.finish(status.success());
+    checker.finish(match status.code() {
+        Some(0) => End::Well,
+        // As with -deadlock end.
+        Some(1) => End::Failed,
+        _ => End::Cut,
+    });
     report.take(checker.found());
     Ok(status)
+}
+
+fn take(checker: &mut Checker, report: &mut Report, process: usize, record: Record) {
+    if record.phase == Phase::Site {
+        let file = PathBuf::from(record.text(1));
+        let offset = record.handle(0);
+        report.places.enter(process, record.site, file, offset);
+        return;
+    }
+    checker.take(process, record);
+    report.take(checker.found());
 }
