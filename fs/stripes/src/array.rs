@@ -3,12 +3,13 @@
 //! a directory is said to be: what is stale, damaged or missing is computed from the others.
 
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use margay_core_stripes::{BLOCK, Layout, encode, recover};
+use margay_sys_os::crew::Crew;
 
-use crate::disk::{Disk, Part, Space, read_exact};
+use crate::disk::{Disk, Part, Pending, Space, Write, read_exact};
 use crate::fault::{Fault, Result, is_full};
 use crate::log::Log;
 use crate::state::{Health, Member, State};
@@ -56,6 +57,8 @@ pub struct Array {
     buffers: Mutex<Vec<Vec<u8>>>,
     /// Held while directories are synced: who finds that another one does it waits for its end.
     syncing: Mutex<()>,
+    /// Threads that help with long reads and writes, where somebody has asked for them.
+    crew: OnceLock<Crew>,
 }
 
 /// A stripe directory in use.
@@ -69,6 +72,9 @@ struct Directory {
 
 /// Buffers for parity that are kept.
 const MOST_BUFFERS: usize = 8;
+
+/// Bytes from which on a read or write is worth waking others.
+const LEAST_SHARED: usize = 256 << 10;
 
 /// Events that are kept until they are reported.
 const MOST_EVENTS: usize = 1000;
@@ -103,6 +109,7 @@ impl Array {
             writing: Mutex::new(()),
             buffers: Mutex::default(),
             syncing: Mutex::new(()),
+            crew: OnceLock::new(),
         }
     }
 
@@ -331,39 +338,54 @@ impl Array {
         }
     }
 
+    /// Lets so many threads help with long reads and writes, from now on.
+    pub fn set_helpers(&self, helpers: usize) {
+        // Once: those that are there go on.
+        self.crew.get_or_init(|| Crew::new(helpers));
+    }
+
+    /// Does work in pieces, with help where it is long enough for that.
+    pub fn share(&self, bytes: usize, work: &(dyn Fn() + Sync)) {
+        match self.crew.get() {
+            Some(crew) if bytes >= LEAST_SHARED => crew.share(work),
+            _ => work(),
+        }
+    }
+
     /// Writes rows to consecutive slots. All but the last are full; the last one is whole blocks.
+    /// All directories are written at the same time.
     ///
     /// # Errors
     /// When a directory is full, or too few are left. The slots are then still free.
     pub fn write_rows(&self, slot: u64, generation: u64, rows: &[&[u8]]) -> Result<()> {
-        let layout = &self.layout;
         let mut buffer = lock(&self.buffers).pop().unwrap_or_default();
-        let parity = parity_of(layout, rows, &mut buffer);
-        for n in 0..self.members.len() {
-            let Some(disk) = self.disk(n) else {
-                continue;
-            };
-            let units: Vec<&[u8]> = rows
-                .iter()
-                .enumerate()
-                .map(|(i, row)| {
-                    let role = layout.role(slot + i as u64, n);
-                    if role < layout.data {
-                        let from = (role * layout.unit_bytes).min(row.len());
-                        &row[from..(from + layout.unit_bytes).min(row.len())]
-                    } else {
-                        parity[i][role - layout.data]
-                    }
-                })
-                .collect();
-            let written = self.write_units(n, &*disk, slot, generation, &units);
+        let parity = parity_of(&self.layout, rows, &mut buffer);
+        let next = AtomicUsize::new(0);
+        let begun: Mutex<Vec<(usize, Pending)>> = Mutex::default();
+        let bytes = rows.iter().map(|row| row.len()).sum();
+        self.share(bytes, &|| {
+            loop {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                if n >= self.members.len() {
+                    return;
+                }
+                if let Some(disk) = self.disk(n) {
+                    let units = self.units_of(n, slot, rows, &parity);
+                    let pending = self.begin_units(n, &*disk, slot, generation, &units);
+                    lock(&begun).push((n, pending));
+                }
+            }
+        });
+        let mut is_any_full = false;
+        // All of them, so that nothing is written to a slot any more that is free again.
+        for (n, pending) in std::mem::take(&mut *lock(&begun)) {
+            let written = pending.wait();
             // Behind the write: a sync that begins before it would not be of these bytes.
             self.members[n].is_dirty.store(true, Ordering::SeqCst);
-            if let Err(error) = written {
-                if is_full(&error) {
-                    return Err(Fault::NoSpace);
-                }
-                self.fail(n, &format!("it cannot be written: {error}"));
+            match written {
+                Ok(()) => {}
+                Err(error) if is_full(&error) => is_any_full = true,
+                Err(error) => self.fail(n, &format!("it cannot be written: {error}")),
             }
         }
         let mut buffers = lock(&self.buffers);
@@ -371,22 +393,46 @@ impl Array {
             buffers.push(buffer);
         }
         drop(buffers);
-        if self.is_usable() {
+        if is_any_full {
+            Err(Fault::NoSpace)
+        } else if self.is_usable() {
             Ok(())
         } else {
             Err(Fault::Broken)
         }
     }
 
-    /// Writes units of consecutive slots, with their records, to a directory.
-    fn write_units(
+    /// The units of rows in consecutive slots that belong to directory `n`.
+    fn units_of<'a>(
+        &self,
+        n: usize,
+        slot: u64,
+        rows: &[&'a [u8]],
+        parity: &[Vec<&'a [u8]>],
+    ) -> Vec<&'a [u8]> {
+        let layout = &self.layout;
+        let rows = rows.iter().zip(parity).enumerate();
+        let units = rows.map(|(i, (row, parity))| {
+            let role = layout.role(slot + i as u64, n);
+            if role < layout.data {
+                let from = (role * layout.unit_bytes).min(row.len());
+                &row[from..(from + layout.unit_bytes).min(row.len())]
+            } else {
+                parity[role - layout.data]
+            }
+        });
+        units.collect()
+    }
+
+    /// Begins to write units of consecutive slots, with their records, to a directory.
+    fn begin_units(
         &self,
         n: usize,
         disk: &dyn Disk,
         slot: u64,
         generation: u64,
         units: &[&[u8]],
-    ) -> io::Result<()> {
+    ) -> Pending {
         let bytes = sums::record_bytes(&self.layout);
         let mut records = vec![0; bytes * units.len()];
         for (i, (unit, into)) in units
@@ -402,8 +448,17 @@ impl Array {
         }
         // Units before the last are full, so that they lie one after the other.
         let pieces: Vec<IoSlice<'_>> = units.iter().map(|unit| IoSlice::new(unit)).collect();
-        disk.write(Part::Data, slot * self.layout.unit_bytes as u64, &pieces)?;
-        disk.write(Part::Sums, slot * bytes as u64, &[IoSlice::new(&records)])
+        let data = Write {
+            part: Part::Data,
+            at: slot * self.layout.unit_bytes as u64,
+            pieces: &pieces,
+        };
+        let sums = Write {
+            part: Part::Sums,
+            at: slot * bytes as u64,
+            pieces: &[IoSlice::new(&records)],
+        };
+        disk.begin(&[data, sums])
     }
 
     fn place(&self, n: usize, slot: u64) -> Place {
@@ -592,7 +647,8 @@ impl Array {
         }
         let unit = self.compute(row, role, 0, len).ok_or(Fault::Broken)?;
         let disk = self.disk(n).ok_or(Fault::Broken)?;
-        let written = self.write_units(n, &*disk, row.slot, row.generation, &[&unit]);
+        let begun = self.begin_units(n, &*disk, row.slot, row.generation, &[&unit]);
+        let written = begun.wait();
         self.members[n].is_dirty.store(true, Ordering::SeqCst);
         written.map_err(|error| {
             if !is_full(&error) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::disk::{Disk, Part, Space};
+use crate::disk::{Disk, Part, Pending, Space, Write};
 
 /// Operations since the start, their bytes and how long they took.
 #[derive(Debug, Default)]
@@ -59,6 +59,26 @@ impl Disk for Counted {
                 .fetch_add(bytes as u64, Ordering::Relaxed);
         }
         written
+    }
+
+    fn begin(&self, writes: &[Write<'_>]) -> Pending {
+        let begun = Instant::now();
+        let count = writes.len() as u64;
+        let pieces = writes.iter().flat_map(|write| write.pieces);
+        let bytes: usize = pieces.map(|piece| piece.len()).sum();
+        let traffic = Arc::clone(&self.traffic);
+        let count_all = move |done: io::Result<()>| {
+            let took = begun.elapsed().as_micros() as u64;
+            traffic.busy_us.fetch_add(took, Ordering::Relaxed);
+            traffic.writes.fetch_add(count, Ordering::Relaxed);
+            let written = if done.is_ok() { bytes as u64 } else { 0 };
+            traffic.write_bytes.fetch_add(written, Ordering::Relaxed);
+            done
+        };
+        match self.inner.begin(writes) {
+            Pending::Ended(done) => Pending::Ended(count_all(done)),
+            Pending::UnderWay(wait) => Pending::UnderWay(Box::new(move || count_all(wait()))),
+        }
     }
 
     fn sync(&self, part: Part) -> io::Result<()> {

@@ -6,8 +6,8 @@
 //! too much waits. Nothing that is stored is ever overwritten, so a crash leaves every row as it
 //! was or as it became.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use margay_core_stripes::BLOCK;
 
@@ -72,18 +72,36 @@ impl Store {
         let size = data.size.load(Ordering::SeqCst);
         let len = size.saturating_sub(offset).min(into.len() as u64) as usize;
         self.fetch(&data, &rows, offset, len);
+        self.read_parts(&rows, offset, &mut into[..len])?;
+        Ok(len)
+    }
+
+    /// Reads what lies before the end, with help where that is worth it.
+    fn read_parts(&self, rows: &Rows, offset: u64, into: &mut [u8]) -> Result<()> {
         let row_bytes = self.array.layout.row_bytes();
-        let mut at = offset;
-        let mut rest = &mut into[..len];
+        let len = into.len();
+        let mut parts = Vec::with_capacity(len / row_bytes + 2);
+        let (mut at, mut rest) = (offset, into);
         while !rest.is_empty() {
             let row = at / row_bytes as u64;
             let within = (at % row_bytes as u64) as usize;
             let (part, tail) = rest.split_at_mut((row_bytes - within).min(rest.len()));
-            self.read_part(&rows, row, within, part)?;
             at += part.len() as u64;
             rest = tail;
+            parts.push(Mutex::new((row, within, part)));
         }
-        Ok(len)
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(Ok(()));
+        self.array.share(len, &|| {
+            // Each part is taken once, so that nobody waits for its lock.
+            while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let (row, within, part) = &mut *lock(part);
+                if let Err(fault) = self.read_part(rows, *row, *within, part) {
+                    *lock(&done) = Err(fault);
+                }
+            }
+        });
+        done.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the directories read ahead what is wanted now, all at the same time, and what a reader

@@ -51,6 +51,39 @@ pub struct Space {
     pub free: u64,
 }
 
+/// A write of pieces, one after the other, to a place of a part.
+#[derive(Clone, Copy, Debug)]
+pub struct Write<'a> {
+    /// The part.
+    pub part: Part,
+    /// Where the first byte goes.
+    pub at: u64,
+    /// The bytes.
+    pub pieces: &'a [IoSlice<'a>],
+}
+
+/// Writes that were begun. Nobody knows how they end before [`Pending::wait`].
+#[must_use = "a write that nobody waits for may fail unseen"]
+pub enum Pending {
+    /// They have ended.
+    Ended(io::Result<()>),
+    /// Waits for their end.
+    UnderWay(Box<dyn FnOnce() -> io::Result<()> + Send>),
+}
+
+impl Pending {
+    /// Waits for the end of all of them.
+    ///
+    /// # Errors
+    /// What the system says; a part may have been written.
+    pub fn wait(self) -> io::Result<()> {
+        match self {
+            Pending::Ended(done) => done,
+            Pending::UnderWay(wait) => wait(),
+        }
+    }
+}
+
 /// A stripe directory.
 pub trait Disk: Send + Sync {
     /// Reads from `at` on; fewer bytes only at the end of the part.
@@ -69,6 +102,16 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// What the system says; a part may have been written.
     fn write(&self, part: Part, at: u64, pieces: &[IoSlice<'_>]) -> io::Result<()>;
+
+    /// Begins writes, which are done one after the other: who writes to several disks lets them
+    /// work at the same time. A disk that needs no time does them now.
+    fn begin(&self, writes: &[Write<'_>]) -> Pending {
+        Pending::Ended(
+            writes
+                .iter()
+                .try_for_each(|write| self.write(write.part, write.at, write.pieces)),
+        )
+    }
 
     /// Brings all that was written to the part where it outlives the next failure of the machine.
     ///

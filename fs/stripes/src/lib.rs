@@ -33,7 +33,7 @@ mod writers;
 
 pub use change::{Attr, kind};
 pub use counted::{Counted, Traffic};
-pub use disk::{Disk, PARTS, Part, Space};
+pub use disk::{Disk, PARTS, Part, Pending, Space, Write};
 pub use fault::{Fault, Result};
 pub use folder::Folder;
 pub use holes::Allocating;

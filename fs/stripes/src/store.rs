@@ -235,6 +235,11 @@ impl Store {
         }
     }
 
+    /// Lets so many threads help with long reads and writes.
+    pub fn set_helpers(&self, helpers: usize) {
+        self.array.set_helpers(helpers);
+    }
+
     pub(crate) fn now(&self) -> i64 {
         (self.clock)()
     }

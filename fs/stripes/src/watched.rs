@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::array::lock;
-use crate::disk::{Disk, Part, Space};
+use crate::disk::{Disk, Part, Pending, Space, Write};
 
 /// Operations of a directory that go on at the same time.
 const MOST_THREADS: usize = 8;
@@ -22,6 +22,10 @@ const SYNC_FACTOR: u32 = 10;
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// Memory for bytes on their way that is kept: pages from the system cost more than copies.
+const MOST_BUFFERS: usize = 4;
+const MOST_KEPT: usize = 1 << 20;
+
 type Work = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
@@ -29,6 +33,7 @@ struct Queue {
     waiting: VecDeque<Work>,
     threads: usize,
     idle: usize,
+    buffers: Vec<Vec<u8>>,
 }
 
 #[derive(Default)]
@@ -48,6 +53,20 @@ impl Shared {
         if is_short {
             let shared = Arc::clone(self);
             std::thread::spawn(move || shared.work());
+        }
+    }
+
+    /// An empty buffer.
+    fn buffer(&self) -> Vec<u8> {
+        lock(&self.queue).buffers.pop().unwrap_or_default()
+    }
+
+    /// Takes a buffer back.
+    fn keep(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let mut queue = lock(&self.queue);
+        if buffer.capacity() <= MOST_KEPT && queue.buffers.len() < MOST_BUFFERS {
+            queue.buffers.push(buffer);
         }
     }
 
@@ -100,7 +119,7 @@ pub struct Watched {
     inner: Arc<dyn Disk>,
     deadline: Duration,
     shared: Arc<Shared>,
-    is_hung: AtomicBool,
+    is_hung: Arc<AtomicBool>,
 }
 
 impl Watched {
@@ -110,7 +129,7 @@ impl Watched {
             inner,
             deadline,
             shared: Arc::default(),
-            is_hung: AtomicBool::new(false),
+            is_hung: Arc::default(),
         }
     }
 
@@ -119,22 +138,43 @@ impl Watched {
         deadline: Duration,
         job: impl FnOnce(&dyn Disk) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        if self.is_hung.load(Ordering::SeqCst) {
-            return Err(silent(deadline));
-        }
+        self.begin_to(deadline, job)()
+    }
+
+    /// Lets a thread begin with something; what is returned waits for its end.
+    fn begin_to<T, F>(
+        &self,
+        deadline: Duration,
+        job: F,
+    ) -> impl FnOnce() -> io::Result<T> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce(&dyn Disk) -> io::Result<T> + Send + 'static,
+    {
         let (done, doing) = sync_channel(1);
-        let inner = Arc::clone(&self.inner);
-        self.shared.add(Box::new(move || {
-            // Nobody hears it when it comes too late.
-            let _ = done.send(job(&*inner));
-        }));
-        match doing.recv_timeout(deadline) {
-            Ok(done) => done,
-            Err(RecvTimeoutError::Timeout) => {
-                self.is_hung.store(true, Ordering::SeqCst);
-                Err(silent(deadline))
+        let is_hung = Arc::clone(&self.is_hung);
+        let begun = !is_hung.load(Ordering::SeqCst);
+        if begun {
+            let inner = Arc::clone(&self.inner);
+            self.shared.add(Box::new(move || {
+                // Nobody hears it when it comes too late.
+                let _ = done.send(job(&*inner));
+            }));
+        }
+        move || {
+            if !begun {
+                return Err(silent(deadline));
             }
-            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("its thread has ended")),
+            match doing.recv_timeout(deadline) {
+                Ok(done) => done,
+                Err(RecvTimeoutError::Timeout) => {
+                    is_hung.store(true, Ordering::SeqCst);
+                    Err(silent(deadline))
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    Err(io::Error::other("its thread has ended"))
+                }
+            }
         }
     }
 }
@@ -156,10 +196,30 @@ impl Disk for Watched {
     }
 
     fn write(&self, part: Part, at: u64, pieces: &[IoSlice<'_>]) -> io::Result<()> {
-        let bytes: Vec<u8> = pieces.iter().flat_map(|p| p.iter().copied()).collect();
-        self.ask(self.deadline, move |disk| {
-            disk.write(part, at, &[IoSlice::new(&bytes)])
-        })
+        self.begin(&[Write { part, at, pieces }]).wait()
+    }
+
+    fn begin(&self, writes: &[Write<'_>]) -> Pending {
+        // The bytes belong to the thread: one that hangs keeps them.
+        let mut bytes = self.shared.buffer();
+        let mut places = Vec::with_capacity(writes.len());
+        for write in writes {
+            for piece in write.pieces {
+                bytes.extend_from_slice(piece);
+            }
+            places.push((write.part, write.at, bytes.len()));
+        }
+        let shared = Arc::clone(&self.shared);
+        Pending::UnderWay(Box::new(self.begin_to(self.deadline, move |disk| {
+            let mut from = 0;
+            let done = places.iter().try_for_each(|(part, at, to)| {
+                let piece = IoSlice::new(&bytes[from..*to]);
+                from = *to;
+                disk.write(*part, *at, &[piece])
+            });
+            shared.keep(bytes);
+            done
+        })))
     }
 
     fn sync(&self, part: Part) -> io::Result<()> {

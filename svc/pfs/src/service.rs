@@ -32,6 +32,14 @@ const UNMOUNTED_WITHIN: Duration = Duration::from_secs(10);
 /// Events that `status` shows.
 const MOST_EVENTS: usize = 8;
 
+/// Threads that help with a long read or write: more wait for memory.
+const MOST_HELPERS: usize = 3;
+
+/// Cores that this process may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
+}
+
 /// A mount of the file system.
 struct Mount {
     path: String,
@@ -128,6 +136,7 @@ impl Service {
             let all = [&[text], reasons.as_slice()].concat();
             format!("cannot use '{}': {}", known.name, all.join("; "))
         })?;
+        store.set_helpers((cores() - 1).min(MOST_HELPERS));
         Ok(Arc::new(Service {
             name: known.name.clone(),
             store: Arc::new(store),
@@ -287,7 +296,7 @@ impl Service {
         if is_root {
             config.acl = SessionACL::All;
         }
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let cores = cores();
         config.n_threads = Some((2 * cores).clamp(4, 16));
         config.clone_fd = true;
         mounts::is_possible(is_root).map_err(|why| format!("cannot mount at {path}: {why}"))?;

@@ -14,6 +14,7 @@
 //! | [`heap`] | memory for the program, with a description in front of it |
 //! | [`lock`] | a lock that costs nothing while a rank has one thread |
 //! | [`mod@copy`] | copies of bytes, without a slow case of the C library's |
+//! | [`crew`] | threads that help with work in pieces |
 //! | [`cpu`] | usable cores, binding, yielding, pausing |
 //! | [`clock`] | monotonic time |
 //! | [`process`] | starting processes, waiting for them, ending whole families |
@@ -37,6 +38,8 @@ pub mod cma;
 pub mod copy;
 #[cfg(not(loom))]
 pub mod cpu;
+#[cfg(not(loom))]
+pub mod crew;
 #[cfg(not(loom))]
 pub mod descriptor;
 pub mod event_count;

@@ -190,6 +190,10 @@ const PLACES: &[(&str, &str)] = &[
         "the instructions and calls by which a spin pauses and yields",
     ),
     (
+        "sys/os/src/crew.rs",
+        "helpers wait for work, and who has work for those that are in it",
+    ),
+    (
         "sys/os/src/descriptor.rs",
         "the wait for descriptors, `PollSet`",
     ),
