@@ -12,6 +12,7 @@ pub mod foreign;
 pub mod fortran;
 pub mod hosts;
 pub mod job;
+pub mod job_files;
 pub mod live;
 pub mod mapping;
 pub mod markers_view;

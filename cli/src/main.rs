@@ -9,12 +9,13 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
-use margay_cli::options::{self, Margay, Subcommand, ViewOptions};
+use margay_cli::job_files::JobFiles;
+use margay_cli::options::{self, FilesOptions, Margay, Subcommand, ViewOptions};
 use margay_cli::part_options::{NAMES, with_two_dashes};
 use margay_cli::poe::{self, PoeOptions};
 use margay_cli::{
-    account, allocation, bench, check, completions, fortran, job, live, omp, part, pfs, queue,
-    single_dash, threads_view, trace, why_view,
+    account, allocation, bench, check, completions, fortran, job, job_files, live, omp, part, pfs,
+    queue, single_dash, threads_view, trace, why_view,
 };
 use margay_job_launch::environment::{ENV_SIZE, ENV_SPAWN};
 use margay_job_launch::hosts::agent;
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     }
     match called.as_str() {
         "mpiexec" | "mpirun" | "yod" => run(&called, arguments),
-        poe::NAME => launch(poe::NAME, poe_job(arguments).map(|job| (job, None))),
+        poe::NAME => launch(poe::NAME, poe_job(arguments).map(|job| (job, None, None))),
         "showmesh" => match parse::<ViewOptions>(options::mesh_command("showmesh"), arguments) {
             Ok(options) => live::show("showmesh", Mesh::default(), &options),
             Err(code) => code,
@@ -94,10 +95,11 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
             let limit = limit.map(|text| text.to_string_lossy().into_owned());
             let tasks = std::env::var_os(job::ENV_TASKS);
             let tasks = tasks.map(|text| text.to_string_lossy().into_owned());
-            job::job(name, segments)
-                .and_then(|(job, turns)| {
+            job_files::wanted(&segments)
+                .and_then(|files| {
+                    let (job, turns) = job::job(name, segments)?;
                     let job = job::with_time_limit(job, limit.as_deref())?;
-                    Ok((job::with_tasks(job, tasks.as_deref())?, turns))
+                    Ok((job::with_tasks(job, tasks.as_deref())?, turns, files))
                 })
                 .map_err(|text| report(name, &text, 2))
         });
@@ -114,8 +116,11 @@ fn poe_job(arguments: Vec<OsString>) -> Result<Job, ExitCode> {
     poe::job(options).map_err(usage)
 }
 
+/// A job, what it has got in a partition, and the file system that it wants.
+type Wanted = (Job, Option<Turns>, Option<FilesOptions>);
+
 /// Runs a job.
-fn launch(name: &str, job: Result<(Job, Option<Turns>), ExitCode>) -> ExitCode {
+fn launch(name: &str, job: Result<Wanted, ExitCode>) -> ExitCode {
     let spawner = match Spawner::find() {
         Ok(spawner) => spawner,
         Err(error) => {
@@ -123,13 +128,31 @@ fn launch(name: &str, job: Result<(Job, Option<Turns>), ExitCode>) -> ExitCode {
             return report(name, &text, 1);
         }
     };
-    let (job, turns) = match job {
+    let (mut job, turns, files) = match job {
         Ok(job) => job,
         Err(code) => return code,
     };
-    match margay_job_launch::run(&job, spawner, turns) {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => report(name, &error.message, error.status),
+    let files = files.map(|wanted| JobFiles::begin(&wanted, &mut job));
+    let files = match files.transpose() {
+        Ok(files) => files,
+        Err(Some(text)) => return report(name, &text, 1),
+        Err(None) => return ExitCode::FAILURE,
+    };
+    let status = match margay_job_launch::run(&job, spawner, turns) {
+        Ok(status) => status,
+        Err(error) => {
+            report(name, &error.message, error.status);
+            error.status
+        }
+    };
+    match files.map_or(Ok(()), JobFiles::finish) {
+        Ok(()) => ExitCode::from(status),
+        Err(why) => {
+            if let Some(text) = why {
+                report(name, &text, 1);
+            }
+            ExitCode::from(status.max(1))
+        }
     }
 }
 

@@ -298,6 +298,10 @@ pub struct RunOptions {
     #[command(flatten)]
     pub record: RecordOptions,
 
+    /// What the job has for files.
+    #[command(flatten)]
+    pub files: FilesOptions,
+
     /// Where ranks run on this host.
     #[command(flatten)]
     pub placement: PlacementOptions,
@@ -348,6 +352,25 @@ pub struct RecordOptions {
     /// that as JSON instead
     #[arg(long = "profile", value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "", value_hint = ValueHint::FilePath)]
     pub profile: Option<OsString>,
+}
+
+/// Files for the time of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct FilesOptions {
+    /// Make a parallel file system for the time of the job, striped over these directories,
+    /// separated by commas, or over temporary ones; programs find it by the variable MARGAY_PFS.
+    /// It is removed when the job has ended
+    #[arg(long = "pfs", value_name = "DIRECTORIES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_hint = ValueHint::DirPath)]
+    pub pfs: Option<OsString>,
+
+    /// Copy all of it to this directory before it is removed, however the job has ended
+    #[arg(id = "pfs_drain", long = "pfs-drain", value_name = "DIRECTORY", requires = "pfs", value_hint = ValueHint::DirPath)]
+    pub drain: Option<PathBuf>,
+
+    /// How many of its directories may be lost without a loss of data: 0, 1 or 2 [default: 1 where
+    /// three or more are named, else 0]
+    #[arg(id = "pfs_parity", long = "pfs-parity", value_name = "N", requires = "pfs", value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub parity: Option<u8>,
 }
 
 /// Cores, devices, and what is reported about them.

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use margay_tests::{command, run, stage};
 
@@ -480,4 +481,104 @@ fn directories_of_others_and_what_others_may_change_are_refused() {
     if std::os::unix::fs::chown(place.path("d9"), Some(65534), None).is_ok() {
         place.refused(&["create", "other", "d8", "d9"], "belongs to user 65534");
     }
+}
+
+/// A launcher whose job has a file system over three directories below this place.
+fn with_files(place: &Place, mut mpiexec: Command, options: &[&str], script: &str) -> Command {
+    let names = ["a", "b", "c"].map(|name| {
+        let _ = fs::create_dir(place.path(name));
+        place.path(name).display().to_string()
+    });
+    let _ = fs::create_dir(place.path("tmp"));
+    mpiexec
+        .arg(format!("-pfs={}", names.join(",")))
+        .args(options)
+        .args(["-n", "2", "sh", "-c", script])
+        .current_dir(place.folder.path())
+        .env("TMPDIR", place.path("tmp"));
+    mpiexec
+}
+
+/// What a job with a file system has left: directories, mounts.
+fn left_of_job(place: &Place) -> Vec<String> {
+    let folders = ["a", "b", "c", "tmp"];
+    let entries = folders
+        .iter()
+        .flat_map(|name| fs::read_dir(place.path(name)).into_iter().flatten())
+        .flatten();
+    let mut left: Vec<String> = entries
+        .map(|entry| entry.path().display().to_string())
+        .collect();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let below = format!(" {}", place.path("tmp").display());
+    left.extend(
+        mounts
+            .lines()
+            .filter(|l| l.contains(&below))
+            .map(Into::into),
+    );
+    left
+}
+
+#[test]
+fn a_job_has_a_file_system_that_is_drained_and_removed() {
+    let Some(place) = Place::new() else { return };
+    // Both ranks write at the same time; one of them fails.
+    let script =
+        "cd $MARGAY_PFS && mkdir $$ && head -c 3000000 /dev/zero | tr '\\0' x > $$/data && exit 3";
+    let mpiexec = || command(stage().join("bin/mpiexec"), 60);
+    let drain = ["-pfs-drain", "out/kept"];
+    let output = run(&mut with_files(&place, mpiexec(), &drain, script));
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let drained: Vec<_> = fs::read_dir(place.path("out/kept")).unwrap().collect();
+    assert!(!drained.is_empty());
+    for entry in drained {
+        let bytes = fs::read(entry.unwrap().path().join("data")).unwrap_or_default();
+        assert!(bytes.iter().all(|byte| *byte == b'x'));
+    }
+    assert_eq!(left_of_job(&place), [""; 0]);
+    // Where what it writes cannot be kept, it does not begin.
+    fs::write(place.path("file"), b"").unwrap();
+    for (options, why) in [
+        (["-pfs-drain", "file"], "cannot write to file"),
+        (["-pfs-parity", "3"], "0..=2"),
+        (["-host", "nowhere"], "this host only"),
+    ] {
+        let output = run(&mut with_files(&place, mpiexec(), &options, "touch begun"));
+        assert!(said(&output).contains(why), "{}", said(&output));
+        assert!(!output.status.success() && !place.path("begun").exists());
+        assert_eq!(left_of_job(&place), [""; 0]);
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_job_with_files_whose_launcher_is_killed() {
+    let Some(place) = Place::new() else { return };
+    let script = "echo half > $MARGAY_PFS/$$ && touch begun.$$ && sleep 1000";
+    let mpiexec = Command::new(stage().join("bin/mpiexec"));
+    let mut mpiexec = with_files(&place, mpiexec, &["-pfs-drain", "out"], script);
+    let mut mpiexec = mpiexec.spawn().unwrap();
+    let begun = || {
+        let names = fs::read_dir(place.folder.path()).unwrap().flatten();
+        names
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("begun"))
+            .count()
+    };
+    while begun() < 2 {
+        assert!(mpiexec.try_wait().unwrap().is_none(), "it has ended");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    mpiexec.kill().unwrap();
+    mpiexec.wait().unwrap();
+    // The program that removes it sees the end of the launcher.
+    let end = Instant::now() + Duration::from_secs(60);
+    while !left_of_job(&place).is_empty() {
+        assert!(Instant::now() < end, "left: {:?}", left_of_job(&place));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let drained = fs::read_dir(place.path("out")).unwrap().flatten();
+    let drained: Vec<_> = drained
+        .map(|entry| fs::read(entry.path()).unwrap())
+        .collect();
+    assert_eq!(drained, [b"half\n", b"half\n"]);
 }

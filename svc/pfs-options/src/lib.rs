@@ -139,7 +139,33 @@ pub enum Action {
         name: String,
         #[command(flatten)]
         serving: Serving,
+        /// End when the standard input ends
+        #[arg(long)]
+        owned: bool,
     },
+    /// Make a file system for the time of a job, as `mpiexec -pfs` does
+    #[command(hide = true)]
+    Job(JobOptions),
+}
+
+/// The file system of a job.
+#[derive(Clone, Debug, Args)]
+pub struct JobOptions {
+    /// The launcher, for its messages
+    #[arg(long, default_value = "mpiexec")]
+    pub launcher: String,
+    /// Where what is in it is copied to before it is removed
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    pub drain: Option<PathBuf>,
+    /// How many directories may be lost without a loss of data
+    #[arg(long)]
+    pub parity: Option<usize>,
+    /// The directory of the mount and the registry, which is made without this
+    #[arg(long)]
+    pub base: Option<PathBuf>,
+    /// Where its stripe directories are made; none: temporary ones
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub directories: Vec<PathBuf>,
 }
 
 /// How the service works.

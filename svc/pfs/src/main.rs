@@ -5,7 +5,9 @@
 
 mod clients;
 mod disks;
+mod drain;
 mod fuse;
+mod job;
 mod mounts;
 mod registry;
 mod serve;
@@ -19,8 +21,8 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,10 +42,14 @@ const ENDED_WITHIN: Duration = Duration::from_secs(5);
 fn main() -> ExitCode {
     let matches = command().get_matches();
     let options = PfsOptions::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let name = match &options.action {
+        Action::Job(job) => job.launcher.clone(),
+        _ => "margay pfs".into(),
+    };
     match run(options.action) {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
-            let _ = writeln!(io::stderr(), "margay pfs: {text}");
+            let _ = writeln!(io::stderr(), "{name}: {text}");
             ExitCode::FAILURE
         }
     }
@@ -59,10 +65,16 @@ fn run(action: Action) -> Result<(), String> {
             spare,
         } => create(&name, &directories, parity, unit, &spare),
         Action::List => list(),
-        Action::Serve { name, serving } => serve::serve(
+        Action::Serve {
+            name,
+            serving,
+            owned,
+        } => serve::serve(
             &registry::find(&name)?,
             Duration::from_secs(serving.deadline),
+            owned,
         ),
+        Action::Job(options) => job::run(&options),
         Action::Start { name, serving } => start(&registry::find(&name)?, serving.deadline),
         Action::Mount {
             name,
@@ -151,18 +163,33 @@ fn named(known: &Known, path: &Path) -> Result<String, String> {
 
 fn create(
     name: &str,
-    directories: &[std::path::PathBuf],
+    directories: &[PathBuf],
     parity: usize,
     unit: usize,
-    spares: &[std::path::PathBuf],
+    spares: &[PathBuf],
 ) -> Result<(), String> {
+    let layout = Layout::new(directories.len(), parity, unit)?;
+    make(name, directories, layout, spares)?;
+    if parity == 0 && directories.len() > 1 {
+        println!("no parity: the loss of any of the directories is the loss of all data");
+    }
+    println!("'{name}' is made; mount it with: margay pfs mount {name} DIRECTORY");
+    Ok(())
+}
+
+/// Makes a file system.
+fn make(
+    name: &str,
+    directories: &[PathBuf],
+    layout: Layout,
+    spares: &[PathBuf],
+) -> Result<Known, String> {
     registry::check_name(name)?;
     if registry::all()?.iter().any(|there| there == name) {
         return Err(format!(
             "there is a parallel file system '{name}' already; choose another name"
         ));
     }
-    let layout = Layout::new(directories.len(), parity, unit)?;
     let mut paths: Vec<String> = Vec::new();
     for directory in directories {
         let path = registry::directory(directory)?;
@@ -218,11 +245,7 @@ fn create(
         }
         return Err(text);
     }
-    if parity == 0 && directories.len() > 1 {
-        println!("no parity: the loss of any of the directories is the loss of all data");
-    }
-    println!("'{name}' is made; mount it with: margay pfs mount {name} DIRECTORY");
-    Ok(())
+    Ok(known)
 }
 
 /// The group of the files that this user makes in a directory.
@@ -276,6 +299,13 @@ fn start(known: &Known, deadline: u64) -> Result<(), String> {
         println!("the service of '{name}' runs already");
         return Ok(());
     }
+    serve_for(known, deadline, false).map(drop)
+}
+
+/// Starts the service in the background, and returns when it can be used. `is_owned`: it ends when
+/// this process does.
+fn serve_for(known: &Known, deadline: u64, is_owned: bool) -> Result<Child, String> {
+    let name = &known.name;
     let log = registry::beside(name, "log")?;
     let failed = |error: io::Error| format!("cannot start the service of '{name}': {error}");
     let file = fs::File::options()
@@ -287,7 +317,12 @@ fn start(known: &Known, deadline: u64) -> Result<(), String> {
     let program = std::env::current_exe().map_err(failed)?;
     let mut child = Command::new(program)
         .args(["serve", &format!("--deadline={deadline}"), name])
-        .stdin(Stdio::null())
+        .args(is_owned.then_some("--owned"))
+        .stdin(if is_owned {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        })
         .stdout(Stdio::piped())
         .stderr(file)
         .spawn()
@@ -299,7 +334,7 @@ fn start(known: &Known, deadline: u64) -> Result<(), String> {
             .map_err(failed)?;
     }
     match line.trim_end() {
-        serve::READY => Ok(()),
+        serve::READY => Ok(child),
         "" => Err(format!(
             "the service of '{name}' ended at once; {} has its messages",
             log.display()

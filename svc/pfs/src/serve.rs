@@ -33,11 +33,11 @@ const HEARD_WITHIN: Duration = Duration::from_secs(10);
 /// Numbers of SIGHUP, SIGINT and SIGTERM of Linux.
 const ENDING: [i32; 3] = [1, 2, 15];
 
-/// Runs the service until it is asked to stop.
+/// Runs the service until it is asked to stop. `is_owned`: or until its standard input ends.
 ///
 /// # Errors
 /// In words; the first line of the standard output has them as well.
-pub fn serve(known: &Known, deadline: Duration) -> Result<(), String> {
+pub fn serve(known: &Known, deadline: Duration, is_owned: bool) -> Result<(), String> {
     lead_session();
     // Before there are other threads, so that all of them have the signals blocked.
     let set = SignalSet::of(&ENDING);
@@ -53,7 +53,7 @@ pub fn serve(known: &Known, deadline: Duration) -> Result<(), String> {
     let timer = Arc::clone(&service);
     // It ends with the process: a directory that does not answer holds it up, and nothing else.
     std::thread::spawn(move || keep_synced(&timer));
-    attend(&service, &listener, signals);
+    attend(&service, &listener, signals, is_owned);
     service.end();
     service.release();
     let _ = fs::remove_file(registry::beside(&known.name, "sock")?);
@@ -100,18 +100,23 @@ fn keep_synced(service: &Arc<Service>) {
     }
 }
 
-/// Serves commands until a signal says that it is the end.
-fn attend(service: &Arc<Service>, listener: &UnixListener, mut signals: SignalFd) {
+/// Serves commands until a signal says that it is the end, or the owner is gone.
+fn attend(service: &Arc<Service>, listener: &UnixListener, mut signals: SignalFd, is_owned: bool) {
+    let stdin = io::stdin();
     let commands = Arc::new(AtomicUsize::new(0));
     let mut poll = PollSet::default();
     loop {
         poll.clear();
         let asked = poll.add_readable(listener.as_fd());
         let signalled = poll.add_readable(signals.as_fd());
+        let owner = is_owned.then(|| poll.add_readable(stdin.as_fd()));
         if poll.wait(None).is_err() {
             return;
         }
         if poll.ready(signalled).readable && signals.take().is_some() {
+            return;
+        }
+        if owner.is_some_and(|owner| poll.ready(owner).readable) {
             return;
         }
         if poll.ready(asked).readable {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use std::num::NonZeroU64;
 
-use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fstatfs, statvfs};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fstatfs, statvfs, syncfs};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev, retry_on_intr};
 use rustix::mount::UnmountFlags;
 
@@ -33,6 +33,15 @@ pub fn write_all_at(file: &File, mut offset: u64, pieces: &[IoSlice<'_>]) -> io:
         IoSlice::advance_slices(&mut rest, written);
     }
     Ok(())
+}
+
+/// Brings all that was written to the file system of a file where it outlives the machine's next
+/// failure.
+///
+/// # Errors
+/// What the system says.
+pub fn sync_file_system(file: &File) -> io::Result<()> {
+    Ok(retry_on_intr(|| syncfs(file))?)
 }
 
 /// Gives the space of a range back; it reads as zeros afterwards.
@@ -142,6 +151,7 @@ mod tests {
         if read_now(&file, 0, &mut all[..100]).is_some() {
             assert_eq!(all[..100], [0; 100]);
         }
+        sync_file_system(&file).expect("all is stored");
         will_need(&file, 0, 4096).expect("advice is taken");
         let memory = std::path::Path::new("/dev/shm");
         if memory.is_dir() {

@@ -20,6 +20,10 @@ const PLACES: &[(&str, &str)] = &[
         "compiles with two threads, of which one joins the other",
     ),
     (
+        "cli/src/job_files.rs",
+        "the launcher waits until the file system of the job is removed: descriptors and a child",
+    ),
+    (
         "cli/src/live.rs",
         "the live view of jobs pauses between two samples",
     ),
@@ -289,6 +293,10 @@ const PLACES: &[(&str, &str)] = &[
     (
         "svc/batch/src/slurm/srun.rs",
         "a step of a job waits for slots that other steps have",
+    ),
+    (
+        "svc/pfs/src/job.rs",
+        "the file system of a job waits for the launcher's end, and for the end of its service",
     ),
     (
         "svc/pfs/src/mounts.rs",
