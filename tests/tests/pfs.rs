@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use margay_tests::jobs::Built;
 use margay_tests::{command, run, stage};
 
 /// A place for stripe directories and a mount point; what is mounted ends with it.
@@ -549,6 +550,20 @@ fn a_job_has_a_file_system_that_is_drained_and_removed() {
         assert!(!output.status.success() && !place.path("begun").exists());
         assert_eq!(left_of_job(&place), [""; 0]);
     }
+}
+
+#[test]
+fn mpi_io_writes_whole_rows_and_atomic_mode_and_the_shared_pointer_are_right() {
+    let Some(place) = Place::new() else { return };
+    let built = Built::mpi("pfs/striped.c");
+    // Rows of a length that is no power of two.
+    let script = format!("exec {} $MARGAY_PFS/file 65536 3", built.path().display());
+    let mpiexec = command(stage().join("bin/mpiexec"), 60);
+    let mut mpiexec = with_files(&place, mpiexec, &["-pfs-parity", "0"], &script);
+    let output = run(&mut mpiexec);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n");
+    assert_eq!(left_of_job(&place), [""; 0]);
 }
 
 #[test]

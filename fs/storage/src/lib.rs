@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 pub use error::{Result, StorageError};
 pub use margay_sys_os::file::{Cause, How, Identity, Lock, Slice};
-pub use posix::Posix;
+pub use posix::{LAYOUT, Posix};
 
 /// A place where files are, by name.
 pub trait Store: Send + Sync {
@@ -31,6 +31,28 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// With the reason, the file and the remedy.
     fn delete(&self, path: &str) -> Result<()>;
+}
+
+/// How a file is spread over disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes on one disk before the next one's.
+    pub unit: u32,
+    /// Disks with units of the file, those of parity not counted.
+    pub factor: u32,
+}
+
+impl Layout {
+    /// Reads the two numbers as the parallel file system writes them.
+    fn parse(text: &[u8]) -> Option<Layout> {
+        let (unit, factor) = std::str::from_utf8(text).ok()?.split_once(' ')?;
+        let layout = Layout {
+            unit: unit.parse().ok()?,
+            factor: factor.parse().ok()?,
+        };
+        // The product is a distance in a file.
+        (layout.unit > 0 && (1..=1 << 20).contains(&layout.factor)).then_some(layout)
+    }
 }
 
 /// An open file: a sequence of bytes from offset 0 on.
@@ -82,6 +104,36 @@ pub trait Storage: Send + Sync {
     /// Gives a range back.
     fn unlock(&self, offset: u64, len: u64);
 
+    /// How it is spread over disks, where that is known. Accesses of whole rows of units, which
+    /// begin at multiples of them, are the fastest.
+    fn layout(&self) -> Option<Layout>;
+
     /// Which file it is, so that processes find out that they opened different ones.
     fn identity(&self) -> Identity;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_two_numbers_that_are_not_0() {
+        let layout = Layout {
+            unit: 65536,
+            factor: 4,
+        };
+        assert_eq!(Layout::parse(b"65536 4"), Some(layout));
+        for wrong in [
+            "",
+            "65536",
+            "0 4",
+            "65536 0",
+            "4 65536 1",
+            "65536 2000000",
+            "-1 4",
+            "1 x",
+        ] {
+            assert_eq!(Layout::parse(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
 }

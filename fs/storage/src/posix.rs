@@ -6,7 +6,14 @@ use std::sync::Arc;
 use margay_sys_os::file::{self, File, How, Identity, Lock, Slice};
 
 use crate::error::{Result, StorageError};
-use crate::{Storage, Store};
+use crate::{Layout, Storage, Store};
+
+/// The extended attribute by which the parallel file system says how a file is spread: bytes of a
+/// unit and units of a row, as decimal numbers.
+pub const LAYOUT: &str = "system.margay.layout";
+
+/// Its longest value.
+const MOST_LAYOUT: usize = 32;
 
 /// The system's files, by their paths.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,6 +85,10 @@ impl Storage for Open {
         let _ = self.file.unlock(offset, len);
     }
 
+    fn layout(&self) -> Option<Layout> {
+        Layout::parse(&self.file.attribute(LAYOUT, MOST_LAYOUT)?)
+    }
+
     fn identity(&self) -> Identity {
         self.identity
     }
@@ -107,6 +118,7 @@ mod tests {
         let piece = Slice { mem, at: 0, len: 3 };
         file.write_at(2, &[piece]).expect("written");
         assert_eq!(file.size(), Ok(5));
+        assert_eq!(file.layout(), None);
         Posix.delete(path).expect("deleted");
         let error = Posix.delete(path).expect_err("it is gone");
         assert_eq!(

@@ -235,6 +235,12 @@ impl Store {
         }
     }
 
+    /// How rows are cut.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.array.layout
+    }
+
     /// Lets so many threads help with long reads and writes.
     pub fn set_helpers(&self, helpers: usize) {
         self.array.set_helpers(helpers);

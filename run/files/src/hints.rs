@@ -1,5 +1,6 @@
 //! Hints: what the program says about its accesses, and what is made of it.
 
+use margay_fs_storage::Layout;
 use margay_run_mpi::info::Info;
 
 /// Three answers to whether something shall be done.
@@ -29,6 +30,8 @@ pub(crate) struct Hints {
     pub striping_factor: u32,
     /// Bytes on one target before the next one's; the domains of aggregators begin at multiples.
     pub striping_unit: u64,
+    /// The file system has said how the file is spread, which nothing changes any more.
+    is_laid_out: bool,
     /// Permissions of a new file.
     pub file_perm: u32,
     /// What is kept for the program and not used.
@@ -68,6 +71,7 @@ impl Hints {
             ind_rd_buffer_size: 4 << 20,
             striping_factor: 1,
             striping_unit: 64 << 10,
+            is_laid_out: false,
             file_perm: 0o666,
             kept: Info::new(),
         }
@@ -97,6 +101,7 @@ impl Hints {
                 "cb_buffer_size" => set(&mut self.cb_buffer_size, number(value, 1 << 40)),
                 "romio_ds_read" => set(&mut self.ds_read, switch(value)),
                 "ind_rd_buffer_size" => set(&mut self.ind_rd_buffer_size, number(value, 1 << 40)),
+                "striping_factor" | "striping_unit" if self.is_laid_out => {}
                 "striping_factor" => set(
                     &mut self.striping_factor,
                     number(value, 1 << 31).map(|n| n as u32),
@@ -112,6 +117,22 @@ impl Hints {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Takes over how the file is spread.
+    pub fn lay_out(&mut self, layout: Layout) {
+        self.striping_factor = layout.factor;
+        self.striping_unit = u64::from(layout.unit);
+        self.is_laid_out = true;
+    }
+
+    /// Bytes at whose multiples domains and windows of aggregators begin: whole rows, where it is
+    /// known how the file is spread.
+    pub fn alignment(&self) -> u64 {
+        match self.is_laid_out {
+            true => self.striping_unit * u64::from(self.striping_factor),
+            false => self.striping_unit,
         }
     }
 
@@ -237,5 +258,10 @@ mod tests {
         assert_eq!(value("file_perm"), Some("640"));
         assert_eq!(value("striping_unit"), Some("65536"));
         assert_eq!(value("unknown"), None);
+        assert_eq!(hints.alignment(), 65536);
+        let (unit, factor) = (131_072, 3);
+        hints.lay_out(Layout { unit, factor });
+        hints.apply(&[("striping_unit".into(), "4096".into())].into(), 4);
+        assert_eq!((hints.striping_unit, hints.alignment()), (131_072, 393_216));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use margay_core_datatype::Datatype;
-use margay_fs_storage::{How, Posix, Storage, Store};
+use margay_fs_storage::{How, Layout, Posix, Storage, Store};
 
 use super::datarep::Rep;
 use super::errors::failed;
@@ -81,7 +81,7 @@ impl Files<'_> {
         comm: &Arc<Comm>,
         name: &str,
         amode: i32,
-        hints: Hints,
+        mut hints: Hints,
         opened: Result<Option<Arc<dyn Storage>>>,
     ) -> Result<u32> {
         let what = format!("file '{name}'");
@@ -97,6 +97,10 @@ impl Files<'_> {
         for half in identity {
             words.extend([half as i32, (half >> 32) as i32]);
         }
+        let known = words.len();
+        let layout = opened.as_ref().ok().and_then(|s| s.as_ref()?.layout());
+        let layout = layout.map_or([0, 0], |layout| [layout.unit, layout.factor]);
+        words.extend(layout.map(|word| word as i32));
         let all = self.mpi.gather_all(comm, &words)?;
         let storage = opened?.expect("every rank has opened it or has an error");
         if let Some(rank) = all.iter().position(|words| words[0] != 0) {
@@ -107,11 +111,19 @@ impl Files<'_> {
                 "rank {rank} of those that open {what} reports {reason}"
             );
         }
-        if let Some(rank) = all.iter().position(|other| other[1..] != words[1..]) {
+        if let Some(rank) = all
+            .iter()
+            .position(|other| other[1..known] != words[1..known])
+        {
             fail!(
                 MPI_ERR_NOT_SAME,
                 "{what} is another file at rank {rank}; name the same one at all ranks"
             );
+        }
+        // Domains are alike only where the layout is, so what rank 0 knows of it counts.
+        let [unit, factor] = [known, known + 1].map(|at| all[0][at] as u32);
+        if unit > 0 {
+            hints.lay_out(Layout { unit, factor });
         }
         let view = Arc::new(View::bytes());
         let position = match amode & MPI_MODE_APPEND {

@@ -306,19 +306,25 @@ impl Plan {
         let size = all.len() as i64;
         let aggregators = i64::from(hints.cb_nodes).clamp(1, size);
         // Domains begin at multiples of the unit unless that would leave aggregators without work.
-        let unit = (hints.striping_unit as i64)
+        let unit = (hints.alignment() as i64)
             .min((high - low) / aggregators)
             .max(1);
         let first = low - low % unit;
         let length = ((high - first) as u64)
             .div_ceil(aggregators as u64)
             .next_multiple_of(unit as u64) as i64;
-        let window = hints.cb_buffer_size as i64;
+        // Whole units, unless one has not the room.
+        let room = hints.cb_buffer_size as i64;
+        let window = if room < unit {
+            room
+        } else {
+            room - room % unit
+        };
         let domains = (0..aggregators)
             .map(|i| {
                 let begin = first.saturating_add(i.saturating_mul(length)).min(high);
                 let end = begin.saturating_add(length).min(high);
-                ((i * size / aggregators) as u32, begin.max(low), end)
+                ((i * size / aggregators) as u32, begin, end)
             })
             .collect();
         Plan {

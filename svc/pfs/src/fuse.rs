@@ -19,6 +19,10 @@ use fuser::{
 };
 use margay_fs_stripes::{Allocating, Attr, Fault, Known, Making, Renaming, Setting, Store, kind};
 
+/// The extended attribute that says how files are spread: bytes of a unit and units of a row.
+/// MPI-IO asks for it.
+const LAYOUT: &[u8] = b"system.margay.layout";
+
 /// How long the kernel may keep names and attributes: there is one mount, and nobody else changes
 /// them.
 const KEPT: Duration = Duration::from_secs(1);
@@ -587,6 +591,11 @@ impl Filesystem for Mounted {
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if name.as_bytes() == LAYOUT {
+            let layout = self.store.layout();
+            let text = format!("{} {}", layout.unit_bytes, layout.data);
+            return bytes(Ok(text.into_bytes()), size, reply);
+        }
         if is_foreign(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }

@@ -6,7 +6,7 @@ use std::ffi::{CString, c_short};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fsync, ftruncate, open};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fgetxattr, fstat, fsync, ftruncate, open};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::user::Mem;
@@ -84,6 +84,15 @@ impl File {
         let mode = Mode::from_raw_mode(how.permissions);
         let fd = retry_on_intr(|| open(path.as_c_str(), flags, mode))?;
         Ok(File(fd))
+    }
+
+    /// An extended attribute that is not longer than `most` bytes; none where there is none.
+    #[must_use]
+    pub fn attribute(&self, name: &str, most: usize) -> Option<Vec<u8>> {
+        let mut value = vec![0; most];
+        let len = retry_on_intr(|| fgetxattr(&self.0, name, value.as_mut_slice())).ok()?;
+        value.truncate(len);
+        Some(value)
     }
 
     /// Reads from `offset` on into the pieces, one after the other, until they are full or the file
