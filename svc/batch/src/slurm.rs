@@ -3,6 +3,7 @@
 mod cancel;
 mod control;
 mod fields;
+mod format;
 mod sacct;
 mod sbatch;
 mod sinfo;

@@ -4,7 +4,7 @@ use margay_core_queue::{End, Phase};
 use margay_svc_queue_wire::{Detail, Machine};
 
 use super::fields::{View, is_state, is_state_name, state};
-use super::squeue::column;
+use super::format::padded;
 use super::{chosen, user_names};
 use crate::common::{self, Done, moment, print};
 use crate::words::Takes::{Nothing, Value};
@@ -240,7 +240,7 @@ fn shown(words: &Words, columns: &[Column], details: &[Detail], machine: &Machin
                     true => value.chars().take(own.width - 1).collect::<String>() + "+",
                     false => value.clone(),
                 };
-                column(&value, Some(own.width), !own.is_left)
+                padded(&value, Some(own.width), !own.is_left)
             };
             let cells: Vec<String> = values.iter().zip(columns).map(cell).collect();
             cells.join(" ") + " \n"

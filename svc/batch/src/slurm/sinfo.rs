@@ -2,7 +2,7 @@
 
 use margay_svc_queue_wire::Machine;
 
-use super::squeue::column;
+use super::format::{Column, Fields, Letter, heading};
 use crate::common::{self, Done, date, now_s, print};
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
@@ -29,8 +29,13 @@ const OPTIONS: &[Known] = &[
     (' ', "hide", Nothing),
 ];
 
-/// The letters of a format: the heading, and what is shown.
-const LETTERS: &[(char, &str, &str)] = &[
+/// The fields of a partition with its nodes.
+const FIELDS: Fields = Fields {
+    of: "node",
+    letters: LETTERS,
+};
+
+const LETTERS: &[Letter] = &[
     ('A', "NODES(A/I)", "nodeai"),
     ('a', "AVAIL", "available"),
     ('B', "MAX_CPUS_PER_NODE", "maxcpuspernode"),
@@ -108,21 +113,9 @@ fn value(machine: &Machine, partition: &str, name: &str) -> Option<String> {
     })
 }
 
-/// Text before a field, its heading, its name, its width, and whether it stands at the right.
-type Part = (String, String, String, Option<usize>, bool);
-
-fn parts(words: &Words) -> Result<Vec<Part>, String> {
+fn columns(words: &Words) -> Result<Vec<Column>, String> {
     if let Some(format) = words.value("Format") {
-        let item = |item: &str| {
-            let (name, width) = item.split_once(':').unwrap_or((item, "20"));
-            let is_right = width.starts_with('.');
-            let width = width.trim_start_matches('.').parse().unwrap_or(20);
-            let name = name.trim().to_ascii_lowercase();
-            let heading = LETTERS.iter().find(|known| known.2 == name);
-            let heading = heading.map_or_else(|| name.to_uppercase(), |known| known.1.into());
-            (String::new(), heading, name, Some(width), is_right)
-        };
-        return Ok(format.split(',').map(item).collect());
+        return Ok(FIELDS.names(format));
     }
     let usual = match (words.has("Node"), words.has("long"), words.has("summarize")) {
         _ if words.has("list-reasons") => "%20E %9u %19H %N",
@@ -137,33 +130,7 @@ fn parts(words: &Words) -> Result<Vec<Part>, String> {
         .value("format")
         .or(variable.as_deref())
         .unwrap_or(usual);
-    let mut parts = Vec::new();
-    let mut text = String::new();
-    let mut rest = format.chars().peekable();
-    while let Some(c) = rest.next() {
-        if c != '%' {
-            text.push(c);
-            continue;
-        }
-        let is_right = rest.next_if_eq(&'.').is_some();
-        let _ = rest.next_if_eq(&'#');
-        let mut width = None;
-        while let Some(digit) = rest.peek().and_then(|c| c.to_digit(10)) {
-            rest.next();
-            width = Some((width.unwrap_or(0) * 10 + digit as usize).min(10_000));
-        }
-        let letter = rest.next().unwrap_or(' ');
-        let known = LETTERS.iter().find(|known| known.0 == letter);
-        let (_, heading, name) =
-            known.ok_or_else(|| format!("Invalid node format specification: {letter}"))?;
-        let before = std::mem::take(&mut text);
-        parts.push((before, (*heading).into(), (*name).into(), width, is_right));
-    }
-    // Text at the end belongs to a field that shows nothing.
-    if !text.is_empty() {
-        parts.push((text, String::new(), "gap".into(), None, false));
-    }
-    Ok(parts)
+    FIELDS.letters(format)
 }
 
 /// Runs the command.
@@ -176,7 +143,7 @@ pub fn run(words: &[String]) -> Done {
         print("REASON               USER      TIMESTAMP           NODELIST\n")?;
         return Ok(0);
     }
-    let parts = parts(&words)?;
+    let columns = columns(&words)?;
     let machine = common::machine()?;
     let partition = super::PARTITION;
     let mut text = String::new();
@@ -184,9 +151,7 @@ pub fn run(words: &[String]) -> Done {
         text += &format!("{}\n", date(now_s()));
     }
     if !words.has("noheader") {
-        let one = |part: &Part| part.0.clone() + &column(&part.1, part.3, part.4);
-        let line: String = parts.iter().map(one).collect();
-        text += &format!("{}\n", line.trim_end());
+        text += &format!("{}\n", heading(&columns).trim_end());
     }
     let (long, short) = state(&machine);
     let is_asked = |name: &str, values: &[&str]| {
@@ -202,16 +167,7 @@ pub fn run(words: &[String]) -> Done {
         && (nodes.is_empty() || nodes.contains(&machine.host))
         && !words.has("dead");
     if is_shown {
-        let mut line = String::new();
-        for (before, _, name, width, is_right) in &parts {
-            let shown = match name.as_str() {
-                "gap" => Some(String::new()),
-                name => value(&machine, partition, name),
-            };
-            let shown = shown.ok_or_else(|| format!("Invalid field requested: {name}"))?;
-            line += before;
-            line += &column(&shown, *width, *is_right);
-        }
+        let line = FIELDS.line(&columns, &|name| value(&machine, partition, name))?;
         text += &format!("{}\n", line.trim_end());
     }
     print(&text)?;

@@ -6,6 +6,7 @@ use margay_core_queue::{JobId, Phase};
 use margay_svc_queue_wire::{Detail, Machine};
 
 use super::fields::{View, is_state, is_state_name};
+use super::format::{Column, Fields, Letter, heading};
 use super::{chosen, user_names};
 use crate::common::{self, Done, date, now_s, print};
 use crate::words::Takes::{Nothing, Value};
@@ -45,8 +46,13 @@ const USUAL: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
 const LONG: &str = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
 const START: &str = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R";
 
-/// The letters of a format: the heading, and the name of the field.
-const LETTERS: &[(char, &str, &str)] = &[
+/// The fields of a job.
+const FIELDS: Fields = Fields {
+    of: "job",
+    letters: LETTERS,
+};
+
+const LETTERS: &[Letter] = &[
     ('A', "JOBID", "jobidraw"),
     ('a', "ACCOUNT", "account"),
     ('B', "EXEC_HOST", "exec_host"),
@@ -94,102 +100,6 @@ const LETTERS: &[(char, &str, &str)] = &[
     ('Z', "WORK_DIR", "workdir"),
 ];
 
-/// A part of a format: text as it is, or a field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    Text(String),
-    Field {
-        heading: String,
-        name: String,
-        /// As wide as this; what is longer is cut.
-        width: Option<usize>,
-        is_right: bool,
-    },
-}
-
-/// Puts a text into a column.
-pub(super) fn column(text: &str, width: Option<usize>, is_right: bool) -> String {
-    match width {
-        None => text.to_owned(),
-        Some(width) => {
-            let cut: String = text.chars().take(width).collect();
-            if is_right {
-                format!("{cut:>width$}")
-            } else {
-                format!("{cut:width$}")
-            }
-        }
-    }
-}
-
-/// Reads a format such as `%.18i %j`.
-fn letters(format: &str) -> Result<Vec<Part>, String> {
-    let mut parts = Vec::new();
-    let mut text = String::new();
-    let mut rest = format.chars().peekable();
-    while let Some(c) = rest.next() {
-        if c != '%' {
-            text.push(c);
-            continue;
-        }
-        if rest.next_if_eq(&'%').is_some() {
-            text.push('%');
-            continue;
-        }
-        let is_right = rest.next_if_eq(&'.').is_some();
-        let mut width = None;
-        while let Some(digit) = rest.peek().and_then(|c| c.to_digit(10)) {
-            rest.next();
-            width = Some((width.unwrap_or(0) * 10 + digit as usize).min(10_000));
-        }
-        let letter = rest.next().unwrap_or(' ');
-        let known = LETTERS.iter().find(|known| known.0 == letter);
-        let (_, heading, name) =
-            known.ok_or_else(|| format!("Invalid job format specification: {letter}"))?;
-        if !text.is_empty() {
-            parts.push(Part::Text(std::mem::take(&mut text)));
-        }
-        parts.push(Part::Field {
-            heading: (*heading).into(),
-            name: (*name).into(),
-            width,
-            is_right,
-        });
-    }
-    if !text.is_empty() {
-        parts.push(Part::Text(text));
-    }
-    Ok(parts)
-}
-
-/// Reads a format such as `JobID:10,Name:.30`.
-fn names(format: &str) -> Result<Vec<Part>, String> {
-    let mut parts = Vec::new();
-    for item in format.split(',').map(str::trim).filter(|i| !i.is_empty()) {
-        let (name, width) = item.split_once(':').unwrap_or((item, "20"));
-        let (width, is_right) = match width.strip_prefix('.') {
-            Some(width) => (width, true),
-            None => (width, false),
-        };
-        let digits = width.bytes().take_while(u8::is_ascii_digit).count();
-        let (width, suffix) = width.split_at(digits);
-        let name = name.to_ascii_lowercase();
-        let heading = LETTERS.iter().find(|known| known.2 == name);
-        let heading = heading.map_or_else(|| name.to_ascii_uppercase(), |known| known.1.into());
-        parts.push(Part::Field {
-            heading,
-            name,
-            width: Some(width.parse().unwrap_or(20)),
-            is_right,
-        });
-        // What stands behind the column in place of nothing.
-        if !suffix.is_empty() {
-            parts.push(Part::Text(suffix.to_owned()));
-        }
-    }
-    Ok(parts)
-}
-
 /// `0-3,7`
 fn ranges(indices: &[u32]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
@@ -236,40 +146,6 @@ fn gathered(details: &[Detail]) -> Vec<(&Detail, Option<String>)> {
         .collect()
 }
 
-fn line(parts: &[Part], view: &View<'_>) -> Result<String, String> {
-    let mut text = String::new();
-    for part in parts {
-        match part {
-            Part::Text(own) => text += own,
-            Part::Field {
-                name,
-                width,
-                is_right,
-                ..
-            } => {
-                let value = view.value(name);
-                let value =
-                    value.ok_or_else(|| format!("Invalid job format specification: {name}"))?;
-                text += &column(&value, *width, *is_right);
-            }
-        }
-    }
-    Ok(text)
-}
-
-fn heading(parts: &[Part]) -> String {
-    let part = |part: &Part| match part {
-        Part::Text(text) => text.clone(),
-        Part::Field {
-            heading,
-            width,
-            is_right,
-            ..
-        } => column(heading, *width, *is_right),
-    };
-    parts.iter().map(part).collect()
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -293,9 +169,9 @@ pub fn run(words: &[String]) -> Done {
             .unwrap_or_else(|| usual.into())
     };
     let parts = match (words.value("Format"), variable("SQUEUE_FORMAT2")) {
-        (Some(format), _) => names(format)?,
-        (None, Some(format)) if !words.has("format") => names(&format)?,
-        _ => letters(&format())?,
+        (Some(format), _) => FIELDS.names(format),
+        (None, Some(format)) if !words.has("format") => FIELDS.names(&format),
+        _ => FIELDS.letters(&format())?,
     };
     let states = words.list("states");
     if let Some(wrong) = states.iter().find(|state| !is_state_name(state)) {
@@ -335,7 +211,7 @@ pub fn run(words: &[String]) -> Done {
     show(&words, &parts, &details, &machine)
 }
 
-fn show(words: &Words, parts: &[Part], details: &[Detail], machine: &Machine) -> Done {
+fn show(words: &Words, parts: &[Column], details: &[Detail], machine: &Machine) -> Done {
     let mut text = String::new();
     if !words.has("noheader") {
         if words.has("long") {
@@ -353,7 +229,8 @@ fn show(words: &Words, parts: &[Part], details: &[Detail], machine: &Machine) ->
             tasks: tasks.as_deref(),
             ..View::new(detail, machine)
         };
-        text += &format!("{}\n", line(parts, &view)?.trim_end());
+        let line = FIELDS.line(parts, &|name| view.value(name))?;
+        text += &format!("{}\n", line.trim_end());
     }
     print(&text)?;
     Ok(0)
@@ -395,15 +272,6 @@ fn sort(lines: &mut [(&Detail, Option<String>)], by: Option<&str>, machine: &Mac
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn formats_are_read() {
-        let parts = letters("%.18i|%j%%%8T").unwrap();
-        assert_eq!(heading(&parts), "             JOBID|NAME%STATE   ");
-        assert!(letters("%!").is_err());
-        let parts = names("JobID:6,Name:.5,State").unwrap();
-        assert_eq!(heading(&parts), "JOBID  NAMESTATE               ");
-    }
 
     #[test]
     fn indices_become_ranges() {
