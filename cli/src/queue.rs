@@ -16,7 +16,7 @@ use margay_svc_queue_wire::{
     converse, state,
 };
 use margay_sys_os::signal::take_defaults_in;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::bench::replace;
 use crate::queue_options::{
@@ -373,7 +373,7 @@ pub fn queue(options: &QueueOptions) -> Result<(), String> {
         other => return show(other),
     };
     if options.json {
-        let rows: Vec<Value> = rows.iter().map(as_json).collect();
+        let rows: Vec<Value> = rows.iter().map(JobRow::json).collect();
         return print(&format!("{}\n", Value::from(rows)));
     }
     let head = ["JOB", "NAME", "STATE", "SLOTS", "TIME", "LIMIT", "NOTE"];
@@ -415,37 +415,6 @@ fn line(row: &JobRow) -> Vec<String> {
             _ => row.note.clone(),
         },
     ]
-}
-
-/// A job as a JSON object, flat. Times are seconds since 1970.
-fn as_json(row: &JobRow) -> Value {
-    let (exit_code, signal) = match row.phase {
-        Phase::Ended(margay_core_queue::End::Exit(code)) => (Some(code), None),
-        Phase::Ended(margay_core_queue::End::Signal(signal)) => (None, Some(signal)),
-        _ => (None, None),
-    };
-    json!({
-        "id": row.id,
-        "job": row.shown,
-        "name": row.name,
-        "account": row.account,
-        "partition": row.partition,
-        "user": row.user,
-        "priority": row.priority,
-        "runs": row.runs,
-        "memory_mib": row.memory_mib,
-        "slots": row.slots,
-        "limit_s": row.limit_s,
-        "state": state(row.phase),
-        "exit_code": exit_code,
-        "signal": signal,
-        "submitted": row.submitted,
-        "started": row.started,
-        "ended": row.ended,
-        "cpu_s": row.usage.cpu_s,
-        "max_rss_kib": row.usage.max_rss_kib,
-        "note": row.note,
-    })
 }
 
 /// Lines of equal numbers of words, as columns.

@@ -10,6 +10,7 @@ mod place;
 
 use margay_core_queue::{End, JobId, Phase, Wishes};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 pub use ask::{ask, converse};
 pub use bytes::Bytes;
@@ -67,7 +68,7 @@ pub enum Answer {
     Accepted(Vec<(JobId, usize)>),
     Jobs(Vec<JobRow>),
     /// Values of [`Detail`], which commands that have no use for them need not read.
-    Details(Vec<serde_json::Value>),
+    Details(Vec<Value>),
     Machine(Machine),
     /// It is done; there is something to say or not.
     Done(String),
@@ -174,6 +175,40 @@ pub struct JobRow {
     /// Why it waits, or what else there is to say.
     pub note: String,
     pub usage: Usage,
+}
+
+impl JobRow {
+    /// The job as a JSON object, flat, for people and programs alike. Times are seconds since 1970.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let (exit_code, signal) = match self.phase {
+            Phase::Ended(End::Exit(code)) => (Some(code), None),
+            Phase::Ended(End::Signal(signal)) => (None, Some(signal)),
+            _ => (None, None),
+        };
+        json!({
+            "id": self.id,
+            "job": self.shown,
+            "name": self.name,
+            "account": self.account,
+            "partition": self.partition,
+            "user": self.user,
+            "priority": self.priority,
+            "runs": self.runs,
+            "memory_mib": self.memory_mib,
+            "slots": self.slots,
+            "limit_s": self.limit_s,
+            "state": state(self.phase),
+            "exit_code": exit_code,
+            "signal": signal,
+            "submitted": self.submitted,
+            "started": self.started,
+            "ended": self.ended,
+            "cpu_s": self.usage.cpu_s,
+            "max_rss_kib": self.usage.max_rss_kib,
+            "note": self.note,
+        })
+    }
 }
 
 /// What a job used.

@@ -1,6 +1,6 @@
 //! What the API answers.
 
-use margay_core_queue::{End, Phase, Wishes, script};
+use margay_core_queue::{Phase, Wishes, script};
 use margay_svc_queue_wire::{
     Answer, Bytes, Change, Detail, JobRow, Order, Request as Ask, Shared, Target, ask, state,
 };
@@ -12,42 +12,14 @@ use crate::common;
 /// What describes the API.
 const OPENAPI: &str = include_str!("openapi.json");
 
-/// A job as a JSON object, flat. Times are seconds since 1970.
-#[must_use]
-pub fn row(row: &JobRow) -> Value {
-    let (exit_code, signal) = match row.phase {
-        Phase::Ended(End::Exit(code)) => (Some(code), None),
-        Phase::Ended(End::Signal(signal)) => (None, Some(signal)),
-        _ => (None, None),
-    };
-    json!({
-        "id": row.id,
-        "job": row.shown,
-        "name": row.name,
-        "account": row.account,
-        "partition": row.partition,
-        "slots": row.slots,
-        "limit_s": row.limit_s,
-        "state": state(row.phase),
-        "exit_code": exit_code,
-        "signal": signal,
-        "submitted": row.submitted,
-        "started": row.started,
-        "ended": row.ended,
-        "cpu_s": row.usage.cpu_s,
-        "max_rss_kib": row.usage.max_rss_kib,
-        "note": row.note,
-    })
-}
-
 fn whole(detail: &Detail) -> Value {
-    let mut value = row(&detail.row);
+    let mut value = detail.row.json();
     let text = |bytes: &Bytes| bytes.0.to_string_lossy().into_owned();
     if let Some(object) = value.as_object_mut() {
         for (name, value) in [
+            // Rows of the oldest stores have none.
             ("user", json!(detail.user)),
             ("tasks", json!(detail.wishes.size.tasks())),
-            ("priority", json!(detail.priority)),
             ("is_held", json!(detail.is_held)),
             ("directory", json!(text(&detail.directory))),
             ("stdout", json!(text(&detail.stdout))),
@@ -139,7 +111,7 @@ fn of_job(method: &str, target: Target, rest: &[&str], body: &[u8]) -> Result<Re
         ("GET", ["explain"]) => Ask::Explain { job: target },
         ("GET", ["wait"]) => {
             let rows = common::wait(jobs)?;
-            let values: Vec<Value> = rows.iter().map(row).collect();
+            let values: Vec<Value> = rows.iter().map(JobRow::json).collect();
             return Ok(json(200, &Value::from(values)));
         }
         ("DELETE", []) => Ask::Cancel { jobs },

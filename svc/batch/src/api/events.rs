@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 use margay_core_queue::{JobId, Phase};
 use margay_svc_queue_wire::{Answer, JobRow, Request, Target, ask};
 
-use super::answers::row;
-
 /// How often the head is asked.
 const EVERY: Duration = Duration::from_millis(250);
 
@@ -74,7 +72,7 @@ pub fn send(to: &mut impl Write) -> io::Result<()> {
         }
         known = seen;
         for own in &changed {
-            write!(to, "event: job\nid: {}\ndata: {}\n\n", own.id, row(own))?;
+            write!(to, "event: job\nid: {}\ndata: {}\n\n", own.id, own.json())?;
         }
         if !changed.is_empty() || said.elapsed() >= ALIVE {
             if changed.is_empty() {
