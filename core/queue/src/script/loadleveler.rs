@@ -287,6 +287,8 @@ fn expand(step: &mut Step, number: usize) -> Result<(), String> {
         .and_then(|e| e.rsplit('/').next());
     let base = base.unwrap_or_default().to_owned();
     let step_name = step.name.clone().unwrap_or_else(|| own.clone());
+    // `# @ error = $(output)` is usual.
+    let mut output: Option<String> = None;
     let texts = [
         &mut wishes.output.stdout,
         &mut wishes.output.stderr,
@@ -296,7 +298,8 @@ fn expand(step: &mut Step, number: usize) -> Result<(), String> {
         &mut wishes.name,
         &mut step.arguments,
     ];
-    for text in texts.into_iter().flatten() {
+    for (place, text) in texts.into_iter().enumerate() {
+        let Some(text) = text else { continue };
         let mut out = String::new();
         let mut rest = text.as_str();
         while let Some(at) = rest.find("$(") {
@@ -312,16 +315,20 @@ fn expand(step: &mut Step, number: usize) -> Result<(), String> {
                 "step_name" => out += &step_name,
                 "base_executable" | "executable" => out += &base,
                 "home" => out += "~",
+                "output" if output.is_some() => out += output.as_deref().unwrap_or_default(),
                 other => {
                     return Err(format!(
                         "the variable $({other}) is not supported; those that are: jobid, stepid, host, user, job_name, \
-                         step_name, base_executable, home"
+                         step_name, base_executable, home, and output in what is not the output"
                     ));
                 }
             }
             rest = &tail[end + 1..];
         }
         *text = out + rest;
+        if place == 0 {
+            output = Some(text.clone());
+        }
     }
     Ok(())
 }
@@ -333,6 +340,7 @@ mod tests {
     #[test]
     fn steps_keep_what_was_said_before_and_wait_for_each_other() {
         let text = "#!/bin/ksh\n# @ job_name = chain\n#@ output = $(job_name).$(jobid).$(stepid).out\n\
+            # @ error = $(output)\n\
             # @ node = 2,4\n# @ tasks_per_node = 3\n# @ wall_clock_limit = 1:00:00,0:50:00\n\
             # @ environment = COPY_ALL; A=b c; \\\n# @ $HOME\n# @ resources = ConsumableCpus(2) \\\n\
             ConsumableMemory(500mb)\n# @ step_name = one\n# @ queue\n# @ step_name = two\n\
@@ -342,6 +350,7 @@ mod tests {
         let (one, two) = (&steps[0], &steps[1]);
         assert_eq!(one.wishes.output.stdout.as_deref(), Some("chain.%j.0.out"));
         assert_eq!(two.wishes.output.stdout.as_deref(), Some("chain.%j.1.out"));
+        assert_eq!(two.wishes.output.stderr, two.wishes.output.stdout);
         assert_eq!(one.wishes.size.slots(64), 12);
         assert_eq!(one.wishes.size.memory(64), Some(6000));
         assert_eq!(one.wishes.limit_s, Some(Some(3600)));

@@ -35,10 +35,12 @@ impl Head {
             None => vec![None],
         };
         let settings = self.scheduler.settings();
-        let queue = wishes
-            .partition
-            .clone()
-            .unwrap_or_else(|| settings.default_queue.clone());
+        // Of several, as Slurm's scripts name them, the first that there is.
+        let asked = wishes.partition.as_deref();
+        let known = |name: &&str| settings.queues.contains_key(*name);
+        let first_known = asked.and_then(|names| names.split(',').find(known));
+        let queue = first_known.or(asked).unwrap_or(&settings.default_queue);
+        let queue = queue.to_owned();
         let first = *next + 1;
         let mut entry = Entry {
             job: Job {
@@ -98,8 +100,9 @@ impl Head {
         let name = &entry.partition;
         let Some(rules) = settings.queues.get(name) else {
             let names: Vec<&str> = settings.queues.keys().map(String::as_str).collect();
+            let first = name.split(',').next().unwrap_or(name).escape_debug();
             return Err(format!(
-                "there is no partition or queue '{}'; there are: {}",
+                "there is no partition or queue '{}'; there are: {}; to make it: margay set queue {first}",
                 name.escape_debug(),
                 names.join(" ")
             ));
