@@ -5,12 +5,45 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use margay_sys_os::process::PidFd;
 use margay_sys_os::terminal::{Pty, set_size};
 use margay_tests::batch::{Queue, said};
 use margay_tests::{run, stage};
 use serde_json::Value;
+
+#[test]
+fn a_supervisor_has_one_job_after_the_other_and_none_is_left_behind() {
+    let queue = Queue::up(1);
+    let lines = "echo $PPID >> pids\n".repeat(3) + "echo $PPID >> pids; sleep 1000\n";
+    queue.script("commands", &lines);
+    queue.margay(&["submit", "--many", "commands", "-o", "/dev/null"]);
+    while queue.line(&["squeue", "-h", "-j", "4", "-o", "%T"]) != "RUNNING" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Its end is that of this job alone.
+    queue.ok(&["scancel", "4"]);
+    queue.wait("4");
+    let state = queue.line(&["sacct", "-X", "-n", "-P", "-j", "4", "-o", "State"]);
+    assert!(state.starts_with("CANCELLED"), "{state}");
+    let pids = queue.read("pids");
+    let pids: Vec<&str> = pids.lines().collect();
+    assert!(
+        pids.len() >= 3 && pids.iter().all(|pid| *pid == pids[0]),
+        "{pids:?}"
+    );
+    // One that has gone before it gets another job is no loss.
+    if let Ok(supervisor) = PidFd::open(pids[0].parse().unwrap()) {
+        supervisor.kill();
+    }
+    queue.ok(&["sbatch", "-W", "-o", "pid", "--wrap", "echo $PPID"]);
+    let last = PidFd::open(queue.read("pid").trim().parse().unwrap());
+    assert!(queue.margay(&["down"]).status.success());
+    if let Ok(last) = last {
+        assert!(last.has_ended());
+    }
+}
 
 #[test]
 fn steps_share_the_slots_of_their_job_and_know_their_tasks() {

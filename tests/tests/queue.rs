@@ -234,7 +234,10 @@ fn scripts_of_slurm_and_pbs_get_what_they_expect() {
             "# @ startdate = 1\n# @ queue",
             "line 2: the keyword startdate",
         ),
-        ("#SBATCH -p large", "no partition or queue 'large'"),
+        (
+            "#SBATCH -p large,huge",
+            "to make it: margay set queue large",
+        ),
         ("#SBATCH -n 9", "9 slots"),
     ] {
         queue.script("bad.sh", &format!("#!/bin/sh\n{line}\ntrue\n"));

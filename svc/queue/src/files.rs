@@ -105,6 +105,13 @@ impl JobFolder {
         self.0.join(name)
     }
 
+    /// Its name below `jobs/`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let name = self.0.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
     /// The file of nodes.
     #[must_use]
     pub fn nodes(&self) -> PathBuf {

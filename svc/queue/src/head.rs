@@ -5,29 +5,23 @@ mod accept;
 mod change;
 mod inform;
 mod show;
+mod watch;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use margay_core_queue::{End, JobId, Phase, Reason, Scheduler};
 use margay_svc_queue_wire::{Answer, JobRow, Order, Shared, Target, Usage};
 use margay_sys_os::process::PidFd;
-use margay_sys_os::signal::{SIGTERM, take_defaults_in};
 
 use crate::explain;
-use crate::files::{Found, JobFolder};
-use crate::prepare;
-use crate::store::{Entry, FILE, Finish, Store};
+use crate::files::JobFolder;
+use crate::line::Message;
+use crate::store::{Entry, FILE, Finish, Store, Which};
 use crate::{log, now_s};
-
-/// How often a supervisor is started for a job that ends before it has claimed it.
-const MOST_TRIES: u32 = 5;
-
-/// How often a job is put back into the queue after it had started.
-const MOST_RUNS: u32 = 16;
+use watch::{IdleSupervisor, Watched};
 
 /// What the head has at hand.
 #[derive(Debug)]
@@ -41,14 +35,6 @@ pub struct Resources {
     pub program: PathBuf,
 }
 
-/// The supervisor of a running job.
-#[derive(Debug)]
-pub struct Supervisor {
-    /// None when it could not be started, or has gone before it could be watched.
-    pub process: Option<PidFd>,
-    tries: u32,
-}
-
 /// The head.
 #[derive(Debug)]
 pub struct Head {
@@ -56,7 +42,8 @@ pub struct Head {
     resources: Resources,
     entries: BTreeMap<JobId, Entry>,
     scheduler: Scheduler,
-    supervisors: HashMap<JobId, Supervisor>,
+    watched: HashMap<JobId, Watched>,
+    idle: Vec<IdleSupervisor>,
     /// Ends that are to be stored; more than none only while the store refuses.
     finishes: Vec<(JobId, Finish)>,
     /// Jobs that wait again, likewise.
@@ -66,6 +53,8 @@ pub struct Head {
     is_changed: bool,
     /// What jobs did was stored and may not be on the disk.
     is_unwritten: bool,
+    /// Jobs have ended since somebody asked.
+    have_ended: bool,
     /// What sends letters.
     letters: Vec<PidFd>,
 }
@@ -104,10 +93,11 @@ fn remember_start(folder: &Path) -> Result<(), String> {
     write().map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-fn is_meant(target: Target, job: JobId, array: Option<JobId>, task: Option<u32>) -> bool {
+/// The jobs of a target that have ended.
+fn ended_of(target: Target) -> Which {
     match target.task {
-        None => job == target.job || array == Some(target.job),
-        Some(index) => array == Some(target.job) && task == Some(index),
+        Some(index) => Which::Task(target.job, index),
+        None => Which::Of(target.job),
     }
 }
 
@@ -127,11 +117,13 @@ impl Head {
             resources,
             entries: BTreeMap::new(),
             scheduler,
-            supervisors: HashMap::new(),
+            watched: HashMap::new(),
+            idle: Vec::new(),
             finishes: Vec::new(),
             requeues: Vec::new(),
             is_changed: true,
             is_unwritten: false,
+            have_ended: false,
             letters: Vec::new(),
         };
         head.charge_all()?;
@@ -164,7 +156,7 @@ impl Head {
         entry.number(&mut self.scheduler);
         let store = &self.store;
         let ended = |id: JobId| {
-            let rows = store.ended(Some(id)).unwrap_or_default();
+            let rows = store.ended(Which::Of(id)).unwrap_or_default();
             let ends = rows.into_iter().filter_map(|row| match row.phase {
                 Phase::Ended(end) => Some(end),
                 _ => None,
@@ -182,7 +174,7 @@ impl Head {
         if settings.half_life_s.is_none() && settings.accounts.is_empty() {
             return Ok(());
         }
-        for row in self.store.ended(None)? {
+        for row in self.store.ended(Which::All)? {
             if let (Some(started), Some(ended)) = (row.started, row.ended) {
                 let slot_s = ended.saturating_sub(started) as f64 * f64::from(row.slots);
                 let user = self.scheduler.tag(&row.user);
@@ -278,15 +270,14 @@ impl Head {
     /// Ends running jobs that make room for others: they wait again when they have ended.
     fn preempt(&mut self, jobs: &[JobId]) {
         for &id in jobs {
-            let supervisor = self.supervisors.get(&id);
-            if let Some(process) = supervisor.and_then(|s| s.process.as_ref()) {
+            if let Some(supervisor) = self.supervisor(id) {
                 // A head that comes after this one finds the mark.
                 if let Err(error) = self.folder(id).mark_preempted() {
                     log(&format!("job {id} cannot be preempted: {error}"));
                     continue;
                 }
+                supervisor.say(&Message::End);
                 self.scheduler.ending(id);
-                process.signal(SIGTERM);
             }
         }
     }
@@ -294,6 +285,11 @@ impl Head {
     /// Whether something was stored since the last call that may not be on the disk.
     pub fn take_unwritten(&mut self) -> bool {
         std::mem::take(&mut self.is_unwritten)
+    }
+
+    /// Whether jobs have ended since the last call.
+    pub fn take_ended(&mut self) -> bool {
+        std::mem::take(&mut self.have_ended)
     }
 
     /// After how many seconds to decide again, although nothing else happens until then.
@@ -318,6 +314,7 @@ impl Head {
         }
         self.store.step(&self.finishes, &requeues, start, now_s)?;
         self.is_unwritten = true;
+        self.have_ended |= !self.finishes.is_empty();
         for (id, finish) in std::mem::take(&mut self.finishes) {
             self.inform(id, Some(&finish));
             let folder = self.folder(id);
@@ -348,119 +345,8 @@ impl Head {
         Ok(())
     }
 
-    /// Starts the supervisor of a job.
-    fn start(&mut self, id: JobId, tries: u32) {
-        let started = self.try_start(id);
-        if let Err(text) = &started {
-            log(&format!("job {id}: {text}"));
-        }
-        let process = started.ok();
-        self.supervisors.insert(id, Supervisor { process, tries });
-    }
-
-    fn try_start(&mut self, id: JobId) -> Result<PidFd, String> {
-        let entry = self.entries.get(&id).ok_or("it is gone")?;
-        let folder = self.folder(id);
-        let (shared, order) = self.store.order(entry.order)?;
-        let order = prepare::job_order(
-            entry,
-            &shared,
-            order,
-            &self.resources.host,
-            &folder,
-            &self.resources.program,
-        );
-        folder
-            .make(&order)
-            .map_err(|error| format!("cannot write {}: {error}", folder.0.display()))?;
-        let mut command = Command::new(&self.resources.program);
-        command
-            .arg("supervise")
-            .arg(&folder.0)
-            .env_clear()
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        let child = take_defaults_in(&mut command)
-            .spawn()
-            .map_err(|error| format!("cannot start its supervisor: {error}"))?;
-        PidFd::open(child.id()).map_err(|error| format!("cannot watch its supervisor: {error}"))
-    }
-
-    /// Looks at a running job whose supervisor has ended or is not known.
-    fn look_after(&mut self, id: JobId, tries: u32) {
-        let is_cancelled = self
-            .entries
-            .get(&id)
-            .is_some_and(|entry| entry.is_cancelled);
-        match self.folder(id).look() {
-            Ok(Found::Ended(end)) => {
-                let finish = Finish {
-                    end: end.end,
-                    ended: end.ended,
-                    usage: end.usage,
-                    note: end.note,
-                };
-                self.supervisors.remove(&id);
-                if self.runs_again(id, finish.end) {
-                    self.requeue(id);
-                } else {
-                    self.finish(id, finish);
-                }
-            }
-            Ok(Found::Supervised(pid)) => {
-                let process = PidFd::open(pid).ok();
-                if let (Some(process), true) = (&process, is_cancelled) {
-                    process.signal(SIGTERM);
-                }
-                self.supervisors.insert(id, Supervisor { process, tries });
-            }
-            Ok(Found::Unclaimed) if is_cancelled => self.end(id, End::Cancelled, String::new()),
-            Ok(Found::Unclaimed) if tries < MOST_TRIES => self.start(id, tries + 1),
-            Ok(Found::Unclaimed) => {
-                let note = "what should watch over it could not be started; see head.log";
-                self.end(id, End::NotStarted, note.into());
-            }
-            Ok(Found::Abandoned) if self.runs_again(id, End::Lost) => {
-                self.supervisors.remove(&id);
-                self.requeue(id);
-            }
-            Ok(Found::Abandoned) => {
-                let note = "what watched over it was killed, or the machine went down";
-                self.end(id, End::Lost, note.into());
-            }
-            Err(error) => {
-                let note = format!("how it ended cannot be read: {error}");
-                self.end(id, End::Lost, note);
-            }
-        }
-    }
-
-    /// Whether a job that has ended so waits again.
-    fn runs_again(&self, id: JobId, end: End) -> bool {
-        let Some(entry) = self.entries.get(&id).filter(|entry| !entry.is_cancelled) else {
-            return false;
-        };
-        let wishes = match end {
-            End::Cancelled => return self.folder(id).is_preempted(),
-            End::Lost | End::NotStarted => entry.is_requeued,
-            End::Exit(code) => entry.requeue_codes.contains(&code),
-            End::Signal(_) | End::TimeLimit => false,
-        };
-        wishes && entry.runs < MOST_RUNS
-    }
-
-    /// Looks at a job that ran when the machine went down. What its supervisor wrote may be lost,
-    /// as it did not wait for the disk: so it never counts as not begun.
-    fn look_back(&mut self, id: JobId) {
-        match self.folder(id).look() {
-            Ok(Found::Ended(_)) => self.look_after(id, 0),
-            _ if self.runs_again(id, End::Lost) => self.requeue(id),
-            _ => self.end(id, End::Lost, "the machine went down".into()),
-        }
-    }
-
     fn end(&mut self, id: JobId, end: End, note: String) {
-        self.supervisors.remove(&id);
+        self.watched.remove(&id);
         let finish = Finish {
             end,
             ended: now_s(),
@@ -487,27 +373,6 @@ impl Head {
         self.is_changed = true;
     }
 
-    /// Takes note of jobs that have ended. Returns whether it has to be tried again later.
-    pub fn collect(&mut self) -> bool {
-        let gone: Vec<(JobId, u32)> = self
-            .supervisors
-            .iter()
-            .filter(|(_, s)| s.process.as_ref().is_none_or(PidFd::has_ended))
-            .map(|(id, supervisor)| (*id, supervisor.tries))
-            .collect();
-        for (id, tries) in gone {
-            self.look_after(id, tries);
-        }
-        self.supervisors.values().any(|s| s.process.is_none())
-    }
-
-    /// The handles of the supervisors.
-    pub fn processes(&self) -> impl Iterator<Item = &PidFd> {
-        self.supervisors
-            .values()
-            .filter_map(|supervisor| supervisor.process.as_ref())
-    }
-
     /// The numbers of the live jobs that targets name; of all when none is named.
     ///
     /// # Errors
@@ -519,15 +384,18 @@ impl Head {
         let mut found = Vec::new();
         for &target in targets {
             let before = found.len();
-            // The tasks of an array follow each other.
-            let of_it = self.entries.range(target.job..).take_while(|(id, entry)| {
-                **id == target.job || entry.job.array == Some(target.job)
-            });
-            found.extend(
-                of_it
-                    .filter(|(_, e)| is_meant(target, e.job.id, e.job.array, e.task))
-                    .map(|(id, _)| *id),
-            );
+            match target.task {
+                Some(index) => found.extend(self.task(target.job, index)),
+                // The tasks of an array follow each other.
+                None => found.extend(
+                    self.entries
+                        .range(target.job..)
+                        .take_while(|(id, entry)| {
+                            **id == target.job || entry.job.array == Some(target.job)
+                        })
+                        .map(|(id, _)| *id),
+                ),
+            }
             if found.len() == before && self.ended_rows(target)?.is_empty() {
                 return Err(format!("there is no job {target}; see margay queue --all"));
             }
@@ -543,10 +411,21 @@ impl Head {
         self.entries.contains_key(&id)
     }
 
+    /// A task of an array that waits or runs. Numbers of tasks rise with their indices.
+    fn task(&self, array: JobId, index: u32) -> Option<JobId> {
+        let last = array.saturating_add(u64::from(index));
+        self.entries
+            .range(array..=last)
+            .rev()
+            .find(|(_, entry)| {
+                entry.job.array == Some(array) && entry.task.is_some_and(|task| task <= index)
+            })
+            .filter(|(_, entry)| entry.task == Some(index))
+            .map(|(id, _)| *id)
+    }
+
     fn ended_rows(&self, target: Target) -> Result<Vec<JobRow>, String> {
-        let mut rows = self.store.ended(Some(target.job))?;
-        rows.retain(|row| target.task.is_none() || row.shown == target.to_string());
-        Ok(rows)
+        self.store.ended(ended_of(target))
     }
 
     /// Ends jobs: those that wait at once, those that run in good time.
@@ -565,15 +444,9 @@ impl Head {
         self.store.change(&changed)?;
         for entry in changed {
             let id = entry.job.id;
-            match (entry.job.phase, self.supervisors.get(&id)) {
+            match (entry.job.phase, self.supervisor(id)) {
                 (Phase::Waiting, _) => self.end(id, End::Cancelled, String::new()),
-                (
-                    _,
-                    Some(Supervisor {
-                        process: Some(process),
-                        ..
-                    }),
-                ) => process.signal(SIGTERM),
+                (_, Some(supervisor)) => supervisor.say(&Message::End),
                 _ => {}
             }
             self.entries.insert(id, entry);

@@ -1,12 +1,13 @@
 //! `margay-queue`: the program that `margay up` starts. As `serve` it is the head of the queue, as
-//! `supervise` what watches over one job; each job has such a process of its own, so a job goes on
-//! while the head is away, and how it ended is known when the head returns. As `replay` it runs
-//! recorded workloads. Under the names of other batch systems' commands it is these.
+//! `supervise` what watches over one job after the other; each running job has such a process, so
+//! it goes on while the head is away, and how it ended is known when the head returns. As `replay`
+//! it runs recorded workloads. Under the names of other batch systems' commands it is these.
 #![forbid(unsafe_code)]
 
 mod explain;
 mod files;
 mod head;
+mod line;
 mod mail;
 mod prepare;
 mod replay;
@@ -64,7 +65,7 @@ fn main() -> ExitCode {
         ["replay", file, "--json"] => replay::replay(Path::new(file), true),
         ["make-log", jobs, slots, seed] => replay::make(jobs, slots, seed),
         ["post"] => mail::post(),
-        ["supervise", folder] => supervise::supervise(Path::new(folder)),
+        ["supervise", jobs] => supervise::supervise(Path::new(jobs)),
         ["--help" | "-h"] => {
             println!(
                 "The head of the queue, and what watches over its jobs. `margay up` starts it.\n\n\

@@ -213,22 +213,18 @@ pub fn outputs(entry: &Entry, shared: &Shared, wishes: &Wishes, host: &str) -> O
 pub fn job_order(
     entry: &Entry,
     shared: &Shared,
-    order: Order,
+    order: &Order,
     host: &str,
     folder: &JobFolder,
     program: &Path,
 ) -> JobOrder {
-    let Order {
-        wishes,
-        script,
-        arguments,
-    } = order;
+    let wishes = &order.wishes;
     let dialect = wishes.dialect.unwrap_or_default();
     let Outputs {
         stdout,
         stderr,
         names,
-    } = outputs(entry, shared, &wishes, host);
+    } = outputs(entry, shared, wishes, host);
     let home = || variable(shared, "HOME").map(|home| Bytes::from(home.to_vec()));
     let asked = wishes.directory.as_ref().map(|directory| {
         let directory = in_path(directory, dialect, entry, shared, host);
@@ -243,9 +239,9 @@ pub fn job_order(
     let slots = entry.job.slots;
     JobOrder {
         job: entry.job.id,
-        environment: variables::environment(entry, shared, &wishes, host, folder, program),
-        script,
-        arguments,
+        environment: variables::environment(entry, shared, wishes, host, folder, program),
+        script: order.script.clone(),
+        arguments: order.arguments.clone(),
         directory,
         stdout: place(stdout),
         stderr: stderr.map(place),

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use margay_core_queue::JobId;
 use margay_svc_queue_wire::{Answer, MOST_BYTES, Place, READY, Request, read, write};
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
 use margay_sys_os::port::{is_trusted, peer};
@@ -34,6 +35,9 @@ const CLOCK: Duration = Duration::from_secs(60);
 
 /// How long what jobs do is gathered before the log is written to the disk.
 const GATHERED: Duration = Duration::from_millis(20);
+
+/// How long supervisors without a job may take to go at the end.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often a command that waits for jobs looks whether somebody still listens.
 const LISTENS: Duration = Duration::from_millis(500);
@@ -90,6 +94,7 @@ pub fn serve(slots: Option<u32>) -> Result<(), String> {
     let _ = writeln!(stdout, "{said}").and_then(|()| stdout.flush());
     let (service, mut waits) = begun?;
     attend(&service, &mut waits);
+    see_off(&service);
     let _ = fs::remove_file(waits.place.address());
     let _ = fs::remove_file(&waits.socket);
     service.head().close()
@@ -182,14 +187,17 @@ fn attend(service: &Arc<Service>, waits: &mut Waits) {
     }
     let mut poll = PollSet::default();
     let mut bytes = [0; 256];
+    // The places of jobs in the set, and those that were ready.
+    let mut watched: Vec<(JobId, usize)> = Vec::new();
+    let mut readable: Vec<JobId> = Vec::new();
     loop {
         poll.clear();
         let asked = poll.add_readable(waits.listener.as_fd());
         let signalled = poll.add_readable(waits.signals.as_fd());
         poll.add_readable(waits.woken.as_fd());
-        let pause = {
+        let (pause, have_ended) = {
             let mut head = service.head();
-            let is_unfinished = head.collect();
+            let is_unfinished = head.collect(&readable);
             let is_unstarted = head.schedule();
             // A supervisor that is watched may be reaped: its handle still says that it has ended.
             while let Reaped::Child(..) = reap() {}
@@ -197,24 +205,35 @@ fn attend(service: &Arc<Service>, waits: &mut Waits) {
                 // When it is full the thread has not begun to write yet.
                 let _ = unwritten.try_send(());
             }
-            for process in head.processes() {
-                poll.add_readable(process.as_fd());
+            watched.clear();
+            for (id, descriptor) in head.descriptors() {
+                watched.push((id, poll.add_readable(descriptor)));
             }
-            match is_unfinished || is_unstarted {
+            let idle = head.dismiss();
+            let next = match is_unfinished || is_unstarted {
                 true => Some(RETRY),
                 // The clock may be set: so it is looked at from time to time.
                 false => head.pause_s().map(|s| Duration::from_secs(s).min(CLOCK)),
-            }
+            };
+            (idle.into_iter().chain(next).min(), head.take_ended())
         };
-        service.ended.notify_all();
-        if service.is_over.load(Ordering::SeqCst) {
+        let is_over = service.is_over.load(Ordering::SeqCst);
+        if have_ended || is_over {
+            service.ended.notify_all();
+        }
+        if is_over {
             return;
         }
         let begun = Instant::now();
+        readable.clear();
         if poll.wait(pause).is_err() {
             std::thread::sleep(RETRY);
             continue;
         }
+        let ready = watched
+            .iter()
+            .filter(|(_, place)| poll.ready(*place).readable);
+        readable.extend(ready.map(|(id, _)| *id));
         if pause.is_some_and(|pause| begun.elapsed() >= pause) {
             service.head().look_again();
         }
@@ -234,6 +253,18 @@ fn attend(service: &Arc<Service>, waits: &mut Waits) {
                 Err(_) => std::thread::sleep(RETRY / 10),
             }
         }
+    }
+}
+
+/// Waits until supervisors without a job have gone, which they do when their lines end.
+fn see_off(service: &Service) {
+    let end = Instant::now() + GONE_WITHIN;
+    let processes = service.head().dismiss_all();
+    let mut poll = PollSet::default();
+    for process in processes {
+        poll.clear();
+        poll.add_readable(process.as_fd());
+        let _ = poll.wait(Some(end.saturating_duration_since(Instant::now())));
     }
 }
 
@@ -379,7 +410,10 @@ fn wait(
     let mut left = jobs.clone();
     let mut poll = PollSet::default();
     loop {
-        left.retain(|id| head.is_live(*id));
+        // One that has not ended is enough to go on, so each is looked at about once.
+        while left.last().is_some_and(|id| !head.is_live(*id)) {
+            left.pop();
+        }
         if left.is_empty() {
             break;
         }
@@ -400,12 +434,13 @@ fn wait(
             }
         }
     }
-    match head.rows(targets.is_empty(), targets) {
-        Ok(mut rows) => {
-            // Without targets: those that were there when it began.
-            rows.retain(|row| !targets.is_empty() || jobs.binary_search(&row.id).is_ok());
-            Answer::Jobs(rows)
-        }
+    let rows = match targets {
+        // Those that were there when it began.
+        [] => head.rows_of(&jobs),
+        _ => head.rows(false, targets),
+    };
+    match rows {
+        Ok(rows) => Answer::Jobs(rows),
         Err(text) => Answer::Failed(text),
     }
 }

@@ -9,7 +9,9 @@
 //! | `jobs` | a job, or a task of an array: what the scheduler asks, and how it went |
 //! | `settings` | one row: the rules that were set, as JSON |
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use margay_core_queue::{End, Job, JobId, Phase, Scheduler, Settings};
 use margay_svc_queue_wire::{JobRow, Order, Shared, Usage};
@@ -19,7 +21,11 @@ use rusqlite::{Connection, ErrorCode, Row, params};
 pub const FILE: &str = "queue.db";
 
 /// The version of the tables.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
+
+/// After how many pages the log becomes part of the store, which waits for the disk twice: some
+/// thousand jobs, and 16 MiB.
+const LOG_PAGES: u32 = 4000;
 
 const TABLES: &str = "
 CREATE TABLE shared (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
@@ -34,12 +40,19 @@ CREATE INDEX arrays ON jobs (array) WHERE array IS NOT NULL;
 ";
 
 /// What each version added to the one before it.
-const ADDED: [&str; 1] = ["
+const ADDED: [&str; 2] = [
+    "
 CREATE TABLE settings (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
 ALTER TABLE jobs ADD COLUMN user TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN uid INTEGER;
 ALTER TABLE jobs ADD COLUMN runs INTEGER NOT NULL DEFAULT 0;
-"];
+",
+    // Tasks that have ended are found among many that wait.
+    "
+DROP INDEX arrays;
+CREATE INDEX ended_tasks ON jobs (array, task) WHERE array IS NOT NULL AND NOT is_live;
+",
+];
 
 /// A job of the queue, with what is shown of it.
 #[derive(Clone, Debug)]
@@ -158,10 +171,32 @@ pub fn log_of(store: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Which jobs that have ended are meant.
+#[derive(Clone, Copy, Debug)]
+pub enum Which {
+    All,
+    /// A job, or all tasks of an array.
+    Of(JobId),
+    /// A task of an array.
+    Task(JobId, u32),
+    /// With these numbers and all between them.
+    Between(JobId, JobId),
+}
+
+/// The order that was asked for last: the next job is often of the same, or shares with it.
+#[derive(Debug)]
+struct KnownOrder {
+    order: i64,
+    text: Arc<Order>,
+    /// With its number.
+    shared: (i64, Arc<Shared>),
+}
+
 /// The open store.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
+    known: RefCell<Option<KnownOrder>>,
 }
 
 /// Why the store failed, in words.
@@ -191,6 +226,7 @@ impl Store {
             // Nobody else may write, so nothing is waited for.
             connection
                 .execute_batch("PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = NORMAL;")?;
+            connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
             let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
             Ok((connection, version))
         };
@@ -222,7 +258,10 @@ impl Store {
         connection
             .pragma_update(None, "journal_mode", "WAL")
             .map_err(failed)?;
-        Ok(Store { connection })
+        Ok(Store {
+            connection,
+            known: RefCell::new(None),
+        })
     }
 
     /// Stores jobs that are accepted: for each order its entries, whose `order` is set.
@@ -419,64 +458,79 @@ impl Store {
         read().map_err(failed)
     }
 
-    /// Jobs that have ended, oldest first: of these numbers (of jobs or arrays), or all.
+    /// Jobs that have ended, oldest first.
     ///
     /// # Errors
     /// In words.
-    pub fn ended(&self, of: Option<JobId>) -> Result<Vec<JobRow>, String> {
-        let read = || -> rusqlite::Result<Vec<JobRow>> {
-            let condition = match of {
-                Some(id) => format!("AND (id = {id} OR array = {id})"),
-                None => String::new(),
-            };
-            let sql =
-                format!("SELECT {COLUMNS} FROM jobs WHERE NOT is_live {condition} ORDER BY id");
-            let mut query = self.connection.prepare(&sql)?;
-            query.query_map([], row)?.collect()
-        };
-        read().map_err(failed)
+    pub fn ended(&self, which: Which) -> Result<Vec<JobRow>, String> {
+        self.find_ended(which, row)
     }
 
     /// The same jobs, with what they asked for.
     ///
     /// # Errors
     /// In words.
-    pub fn ended_entries(&self, of: Option<JobId>) -> Result<Vec<(Entry, JobRow)>, String> {
-        let read = || -> rusqlite::Result<Vec<(Entry, JobRow)>> {
-            let condition = match of {
-                Some(id) => format!("AND (id = {id} OR array = {id})"),
-                None => String::new(),
-            };
-            let sql =
-                format!("SELECT {COLUMNS} FROM jobs WHERE NOT is_live {condition} ORDER BY id");
-            let mut query = self.connection.prepare(&sql)?;
-            query
-                .query_map([], |found| Ok((entry(found)?, row(found)?)))?
-                .collect()
+    pub fn ended_entries(&self, which: Which) -> Result<Vec<(Entry, JobRow)>, String> {
+        self.find_ended(which, |found| Ok((entry(found)?, row(found)?)))
+    }
+
+    fn find_ended<T>(
+        &self,
+        which: Which,
+        read: fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, String> {
+        let condition = match which {
+            Which::All => String::new(),
+            Which::Of(id) => format!(
+                "AND id IN (SELECT {id} UNION SELECT id FROM jobs WHERE array = {id} AND NOT is_live)"
+            ),
+            Which::Task(array, task) => format!("AND array = {array} AND task = {task}"),
+            Which::Between(first, last) => format!("AND id BETWEEN {first} AND {last}"),
         };
-        read().map_err(failed)
+        let sql = format!("SELECT {COLUMNS} FROM jobs WHERE NOT is_live {condition} ORDER BY id");
+        let find = || -> rusqlite::Result<Vec<T>> {
+            let mut query = self.connection.prepare(&sql)?;
+            query.query_map([], read)?.collect()
+        };
+        find().map_err(failed)
     }
 
     /// The order of a job, and what it shares with others.
     ///
     /// # Errors
     /// In words.
-    pub fn order(&self, order: i64) -> Result<(Shared, Order), String> {
-        let read = || {
-            let sql = "SELECT shared.text, orders.text FROM orders JOIN shared ON shared.id = orders.shared \
-                       WHERE orders.id = ?1";
-            let mut query = self.connection.prepare_cached(sql)?;
-            query.query_row([order], |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
-            })
-        };
-        let (shared, order) = read().map_err(failed)?;
+    pub fn order(&self, order: i64) -> Result<(Arc<Shared>, Arc<Order>), String> {
+        let mut known = self.known.borrow_mut();
+        if let Some(orders) = known.as_ref().filter(|known| known.order == order) {
+            return Ok((Arc::clone(&orders.shared.1), Arc::clone(&orders.text)));
+        }
         let parsed =
             |error: serde_json::Error| format!("the queue's store: an order is damaged: {error}");
-        Ok((
-            serde_json::from_str(&shared).map_err(parsed)?,
-            serde_json::from_str(&order).map_err(parsed)?,
-        ))
+        let one = |sql: &str, id: i64| -> rusqlite::Result<(i64, String)> {
+            let mut query = self.connection.prepare_cached(sql)?;
+            query.query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))
+        };
+        let of_order = "SELECT shared, text FROM orders WHERE id = ?1";
+        let (id, text) = one(of_order, order).map_err(failed)?;
+        let text: Arc<Order> = serde_json::from_str(&text).map(Arc::new).map_err(parsed)?;
+        let shared = match known.take() {
+            Some(known) if known.shared.0 == id => known.shared,
+            _ => {
+                let of_shared = "SELECT id, text FROM shared WHERE id = ?1";
+                let (_, text) = one(of_shared, id).map_err(failed)?;
+                (
+                    id,
+                    serde_json::from_str(&text).map(Arc::new).map_err(parsed)?,
+                )
+            }
+        };
+        let found = (Arc::clone(&shared.1), Arc::clone(&text));
+        *known = Some(KnownOrder {
+            order,
+            text,
+            shared,
+        });
+        Ok(found)
     }
 
     /// The largest number of any job.

@@ -1,6 +1,7 @@
-//! What watches over one job: starts it, ends it at its time limit or when the head asks by
-//! SIGTERM, and writes how it ended. All of the job's processes are its descendants, also those
-//! that have left their session, and none outlives it.
+//! A supervisor, which watches over one job at a time: starts it, ends it at its time limit or when
+//! the head asks, and writes how it ended. All of the job's processes are its descendants, also
+//! those that have left their session, and none outlives it. The head gives it one job after the
+//! other, so that a short job costs no process but its own.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -18,17 +19,18 @@ use margay_svc_queue_wire::{Bytes, Usage};
 use margay_sys_os::descriptor::{FileLimit, PollSet};
 use margay_sys_os::process::{
     Reaped, ReapedUsage, Start, Starter, Step, StringArray, become_subreaper, descendants,
-    kill_descendants, lead_session, reap,
+    kill_descendants_counted, lead_session,
 };
 use margay_sys_os::signal::{
     self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SignalFd, SignalSet,
 };
 
 use crate::files::{JobEnd, JobFolder, JobOrder, SignalWish};
+use crate::line::{Message, SupervisorLine};
 use crate::now_s;
 
-/// The head asks by SIGTERM for the end, and by SIGUSR1 for signals that it has left in the folder;
-/// the others that would end this process are not heeded.
+/// A head that did not start this process asks by SIGTERM for the end, and by SIGUSR1 for signals
+/// that it has left in the folder; the others that would end this process are not heeded.
 const HEARD: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGCHLD];
 
 /// `O_NONBLOCK`: to open a pipe that nobody reads is an error then, and not a wait.
@@ -44,27 +46,87 @@ const KILLED_WITHIN: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(500);
 const RETRIES: u32 = 240;
 
-/// Runs the job of a folder, unless another process has claimed it.
+/// What a supervisor hears while it waits.
+struct Hearing {
+    signals: SignalFd,
+    line: SupervisorLine,
+    poll: PollSet,
+}
+
+impl Hearing {
+    /// Waits for a signal or a message, at most this long.
+    fn wait(&mut self, pause: Option<Duration>) {
+        self.poll.clear();
+        self.poll.add_readable(self.signals.as_fd());
+        if let Some(stream) = self.line.stream() {
+            self.poll.add_readable(stream);
+        }
+        if self.poll.wait(pause).is_err() {
+            std::thread::sleep(RETRY);
+        }
+    }
+
+    /// The name of the next job's folder; none when there will be no other.
+    fn next_job(&mut self) -> Option<String> {
+        loop {
+            while let Some(message) = self.line.take() {
+                // What else was said came after the end of the job that it was for.
+                if let Message::Run(name) = message {
+                    return Some(name);
+                }
+            }
+            self.line.stream()?;
+            while let Some(received) = self.signals.take() {
+                if received.signal == SIGTERM {
+                    return None;
+                }
+            }
+            self.wait(None);
+        }
+    }
+}
+
+/// Runs the jobs of folders below `jobs` that the head names on the standard input, until it has
+/// gone.
 ///
 /// # Errors
-/// In words, when the job could not even be claimed or its end not be written.
-pub fn supervise(folder: &Path) -> Result<(), String> {
+/// In words, when the end of a job could not be written.
+pub fn supervise(jobs: &Path) -> Result<(), String> {
     lead_session();
     let heard = SignalSet::of(&HEARD);
     heard.block();
-    let folder = JobFolder(folder.to_owned());
-    let failed = |error: io::Error| format!("{}: {error}", folder.0.display());
-    let mut signals = SignalFd::new(&heard).map_err(failed)?;
+    let failed = |error: io::Error| format!("a supervisor of jobs cannot start: {error}");
+    let mut hearing = Hearing {
+        signals: SignalFd::new(&heard).map_err(failed)?,
+        line: SupervisorLine::of_stdin().map_err(failed)?,
+        poll: PollSet::default(),
+    };
     become_subreaper().map_err(failed)?;
-    let order = folder.order().map_err(failed)?;
-    let Some(_claim) = folder.claim().map_err(failed)? else {
-        return Ok(());
+    while let Some(name) = hearing.next_job() {
+        let folder = JobFolder(jobs.join(name));
+        match run(&folder, &mut hearing) {
+            Ok(true) => {}
+            // What did not end would be taken for a part of the next job.
+            Ok(false) => return Ok(()),
+            Err(error) => crate::log(&format!("{}: {error}", folder.0.display())),
+        }
+        hearing.line.say_ended();
+    }
+    Ok(())
+}
+
+/// Runs a job, unless another process has claimed it. Returns whether all of its processes have
+/// ended.
+fn run(folder: &JobFolder, hearing: &mut Hearing) -> io::Result<bool> {
+    let order = folder.order()?;
+    let Some(_claim) = folder.claim()? else {
+        return Ok(true);
     };
-    let (end, note) = match start(&folder, &order) {
-        Ok(process) => watch(process, &folder, &order, &mut signals),
-        Err(text) => (End::NotStarted, text),
+    let mut used = ReapedUsage::default();
+    let (end, note, are_gone) = match start(folder, &order) {
+        Ok(process) => watch(process, folder, &order, hearing, &mut used),
+        Err(text) => (End::NotStarted, text, true),
     };
-    let used = ReapedUsage::now();
     let end = JobEnd {
         end,
         ended: now_s(),
@@ -77,8 +139,8 @@ pub fn supervise(folder: &Path) -> Result<(), String> {
     let mut tries = 0;
     loop {
         match folder.end(&end) {
-            Ok(()) => return Ok(()),
-            Err(error) if tries == RETRIES => return Err(failed(error)),
+            Ok(()) => return Ok(are_gone),
+            Err(error) if tries == RETRIES => return Err(error),
             Err(_) => std::thread::sleep(RETRY),
         }
         tries += 1;
@@ -209,13 +271,15 @@ fn to_all(process: u32, number: i32) {
     }
 }
 
-/// Waits until the job has ended, or ends it; returns how.
+/// Waits until the job has ended, or ends it. Returns how, what else there is to say, and whether
+/// all of its processes have ended.
 fn watch(
     process: u32,
     folder: &JobFolder,
     order: &JobOrder,
-    signals: &mut SignalFd,
-) -> (End, String) {
+    hearing: &mut Hearing,
+    used: &mut ReapedUsage,
+) -> (End, String, bool) {
     let begun = Instant::now();
     let limit = order.limit_s.map(Duration::from_secs);
     let mut warning = order.warning.and_then(|warning| {
@@ -224,10 +288,9 @@ fn watch(
     });
     // What ends it, and when those that do not listen are killed.
     let mut ending: Option<(End, Duration)> = None;
-    let mut poll = PollSet::default();
     let status = loop {
-        if let Some(status) = reap_until(process) {
-            break status;
+        if let Some(status) = reap_until(process, used) {
+            break Some(status);
         }
         let passed = begun.elapsed();
         if let Some((at, said)) = warning
@@ -243,10 +306,8 @@ fn watch(
         if ending.is_none() && limit.is_some_and(|limit| passed >= limit) {
             ending = Some(begin_end(process, End::TimeLimit, passed));
         }
-        if let Some((end, at)) = ending
-            && passed >= at
-        {
-            return finish(end, order, kill_descendants(&[], KILLED_WITHIN));
+        if ending.is_some_and(|(_, at)| passed >= at) {
+            break None;
         }
         let next = [
             ending.map(|ending| ending.1),
@@ -254,33 +315,35 @@ fn watch(
             warning.map(|warning| warning.0),
         ];
         let next = next.into_iter().flatten().min();
-        let pause = next.map(|at| at.saturating_sub(passed) + Duration::from_millis(1));
-        poll.clear();
-        poll.add_readable(signals.as_fd());
-        if poll.wait(pause).is_err() {
-            std::thread::sleep(RETRY);
+        hearing.wait(next.map(|at| at.saturating_sub(passed) + Duration::from_millis(1)));
+        let (mut is_end, mut has_signals) = (false, false);
+        while let Some(received) = hearing.signals.take() {
+            is_end |= received.signal == SIGTERM;
+            has_signals |= received.signal == SIGUSR1;
         }
-        while let Some(received) = signals.take() {
-            match received.signal {
-                SIGTERM if ending.is_none() => {
-                    ending = Some(begin_end(process, End::Cancelled, begun.elapsed()));
-                }
-                SIGUSR1 => {
-                    for wish in folder.take_signals() {
-                        pass_on(process, wish);
-                    }
-                }
-                _ => {}
+        while let Some(message) = hearing.line.take() {
+            is_end |= message == Message::End;
+            has_signals |= message == Message::Signals;
+        }
+        if is_end && ending.is_none() {
+            ending = Some(begin_end(process, End::Cancelled, begun.elapsed()));
+        }
+        if has_signals {
+            for wish in folder.take_signals() {
+                pass_on(process, wish);
             }
         }
     };
-    let are_gone = kill_descendants(&[], KILLED_WITHIN);
-    let end = match (ending, status.code(), status.signal()) {
-        (Some((end, _)), ..) => end,
-        (None, Some(code), _) => End::Exit(code),
-        (None, None, signal) => End::Signal(signal.unwrap_or(0)),
+    let are_gone = kill_descendants_counted(&[], KILLED_WITHIN, used);
+    let code = status.and_then(|status| status.code());
+    let signal = status.and_then(|status| status.signal());
+    let end = match (ending, code) {
+        (Some((end, _)), _) => end,
+        (None, Some(code)) => End::Exit(code),
+        (None, None) => End::Signal(signal.unwrap_or(0)),
     };
-    finish(end, order, are_gone)
+    let note = note_of(end, order, are_gone);
+    (end, note, are_gone)
 }
 
 fn pass_on(process: u32, wish: SignalWish) {
@@ -298,7 +361,8 @@ fn begin_end(process: u32, end: End, passed: Duration) -> (End, Duration) {
     (end, passed + GRACE)
 }
 
-fn finish(end: End, order: &JobOrder, are_gone: bool) -> (End, String) {
+/// What is said of an end, beside what kind it is.
+fn note_of(end: End, order: &JobOrder, are_gone: bool) -> String {
     let mut note = match (end, order.limit_s) {
         (End::TimeLimit, Some(limit)) => format!("its time limit of {} was over", shown(limit)),
         (End::Signal(number), _) => {
@@ -310,13 +374,13 @@ fn finish(end: End, order: &JobOrder, are_gone: bool) -> (End, String) {
     if !are_gone {
         note += " (some of its processes do not end)";
     }
-    (end, note)
+    note
 }
 
 /// Reaps who has ended; how the job's first process has, if it has.
-fn reap_until(process: u32) -> Option<ExitStatus> {
+fn reap_until(process: u32, used: &mut ReapedUsage) -> Option<ExitStatus> {
     loop {
-        match reap() {
+        match used.reap() {
             Reaped::Child(pid, status) if pid == process => return Some(status),
             Reaped::Child(..) => {}
             Reaped::NoneYet => return None,

@@ -1,6 +1,7 @@
 //! The variables of a job: those of the command's environment, and what scripts of each batch
 //! system expect.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -31,16 +32,28 @@ fn is_of_outer_job(variable: &[u8]) -> bool {
         .any(|prefix| variable.starts_with(prefix))
 }
 
-/// Variables, of which each is there once.
+/// Variables; the last of a name counts.
 struct Variables(Vec<Bytes>);
 
 impl Variables {
     fn put(&mut self, name: &str, value: &[u8]) {
-        let prefix = format!("{name}=").into_bytes();
-        self.0
-            .retain(|variable| !variable.0.as_bytes().starts_with(&prefix));
-        let whole = [&prefix[..], value].concat();
+        let whole = [name.as_bytes(), b"=", value].concat();
         self.0.push(Bytes(OsString::from_vec(whole)));
+    }
+
+    /// Each name once.
+    fn distinct(self) -> Vec<Bytes> {
+        let name = |variable: &Bytes| {
+            let bytes = variable.0.as_bytes();
+            let end = bytes.iter().position(|&byte| byte == b'=');
+            bytes[..end.unwrap_or(bytes.len())].to_vec()
+        };
+        let mut known = HashSet::with_capacity(self.0.len());
+        let mut kept: Vec<Bytes> = Vec::with_capacity(self.0.len());
+        let last_first = self.0.into_iter().rev();
+        kept.extend(last_first.filter(|variable| known.insert(name(variable))));
+        kept.reverse();
+        kept
     }
 
     /// Gives several names one value.
@@ -121,7 +134,7 @@ pub fn environment(
     ] {
         put.put(name, shared.directory.0.as_bytes());
     }
-    variables.0
+    variables.distinct()
 }
 
 /// What several systems have under names of their own.

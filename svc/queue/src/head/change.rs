@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use margay_core_queue::{JobId, Phase, Reason};
 use margay_svc_queue_wire::{Bytes, Cause, Change, Detail, JobRow, Order, Shared, Target};
-use margay_sys_os::signal::SIGUSR1;
 
-use super::{Head, is_meant};
+use super::{Head, ended_of};
 use crate::files::{Found, SignalWish};
-use crate::store::Entry;
+use crate::line::Message;
+use crate::store::{Entry, Which};
 use crate::{explain, now_s, prepare};
 
 fn cause(reason: &Reason) -> Cause {
@@ -32,30 +32,22 @@ impl Head {
     /// # Errors
     /// In words.
     pub fn all_of(&mut self, all: bool, targets: &[Target]) -> Result<Vec<Detail>, String> {
-        let live = self.live(targets)?;
-        let mut entries: Vec<(Entry, Option<JobRow>)> = Vec::new();
-        let mut add = |of: Option<Target>| -> Result<(), String> {
-            for (entry, row) in self.store.ended_entries(of.map(|target| target.job))? {
-                let job = &entry.job;
-                if of.is_none_or(|target| is_meant(target, job.id, job.array, entry.task)) {
-                    entries.push((entry, Some(row)));
-                }
-            }
-            Ok(())
-        };
+        let jobs = self.live(targets)?;
+        let mut which: Vec<Which> = targets.iter().map(|target| ended_of(*target)).collect();
         if targets.is_empty() && all {
-            add(None)?;
+            which.push(Which::All);
         }
-        for &target in targets {
-            add(Some(target))?;
+        let mut entries: Vec<(Entry, Option<JobRow>)> = Vec::new();
+        for which in which {
+            let ended = self.store.ended_entries(which)?.into_iter();
+            entries.extend(ended.map(|(entry, row)| (entry, Some(row))));
         }
-        let live = live.iter().filter_map(|id| self.entries.get(id));
+        let live = jobs.iter().filter_map(|id| self.entries.get(id));
         entries.extend(live.map(|entry| (entry.clone(), None)));
         entries.sort_by_key(|(entry, _)| entry.job.id);
         entries.dedup_by_key(|(entry, _)| entry.job.id);
         let now_s = now_s();
-        let reasons: HashMap<JobId, Reason> =
-            self.scheduler.reasons(now_s).reasons.into_iter().collect();
+        let reasons = self.reasons_of(&jobs, now_s);
         let mut orders: HashMap<i64, (Shared, Order)> = HashMap::new();
         let mut details = Vec::new();
         for (entry, row) in entries {
@@ -64,10 +56,15 @@ impl Head {
                 if orders.len() > 1000 {
                     orders.clear();
                 }
-                let (mut shared, mut order) = self.store.order(entry.order)?;
-                shared
-                    .environment
-                    .retain(|v| v.0.as_encoded_bytes().starts_with(b"HOME="));
+                let (shared, order) = self.store.order(entry.order)?;
+                let of_home = shared.environment.iter();
+                let of_home = of_home.filter(|v| v.0.as_encoded_bytes().starts_with(b"HOME="));
+                let shared = Shared {
+                    environment: of_home.cloned().collect(),
+                    directory: shared.directory.clone(),
+                    user: shared.user.clone(),
+                };
+                let mut order = Order::clone(&order);
                 if let Some(array) = &mut order.wishes.array {
                     array.indices.clear();
                 }
@@ -197,13 +194,20 @@ impl Head {
         let mut count = 0;
         for entry in self.chosen(targets)? {
             let (id, folder) = (entry.job.id, self.folder(entry.job.id));
-            let process = self.supervisors.get(&id).and_then(|s| s.process.as_ref());
-            // A supervisor that has claimed its job listens.
-            if let (Some(process), Ok(Found::Supervised(_))) = (process, folder.look()) {
+            let Some(supervisor) = self.supervisor(id) else {
+                continue;
+            };
+            let listens = match folder.look() {
+                Ok(Found::Supervised(_)) => true,
+                // That of another head listens when it has claimed its job.
+                Ok(Found::Unclaimed) => supervisor.has_line(),
+                _ => false,
+            };
+            if listens {
                 folder
                     .leave_signal(SignalWish { signal, to_script })
                     .map_err(|error| format!("cannot write to {}: {error}", folder.0.display()))?;
-                process.signal(SIGUSR1);
+                supervisor.say(&Message::Signals);
                 count += 1;
             }
         }

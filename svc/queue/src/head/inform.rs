@@ -56,7 +56,11 @@ impl Head {
             Some(finish) => (Phase::Ended(finish.end), ending(finish, row.started)),
         };
         let letter = Letter {
-            to: order.wishes.mail_to.unwrap_or(shared.user),
+            to: order
+                .wishes
+                .mail_to
+                .clone()
+                .unwrap_or_else(|| shared.user.clone()),
             subject: format!("Job_id={} Name={} {what}", row.shown, row.name),
             note: finish.map_or_else(String::new, |finish| finish.note.clone()),
             job: id,

@@ -8,7 +8,7 @@ use margay_svc_queue_wire::{Answer, JobRow, Machine, Target};
 use super::Head;
 use crate::explain;
 use crate::now_s;
-use crate::store::Entry;
+use crate::store::{Entry, Which};
 
 /// Most jobs that an explanation names.
 const MOST_DETAILS: usize = 10;
@@ -21,7 +21,7 @@ impl Head {
     pub fn rows(&mut self, all: bool, targets: &[Target]) -> Result<Vec<JobRow>, String> {
         let live = self.live(targets)?;
         let mut rows = match targets {
-            [] if all => self.store.ended(None)?,
+            [] if all => self.store.ended(Which::All)?,
             [] => Vec::new(),
             _ => {
                 let mut rows = Vec::new();
@@ -45,6 +45,21 @@ impl Head {
         rows.extend(live.map(|entry| entry.row(note(entry))));
         rows.sort_by_key(|row| row.id);
         rows.dedup_by_key(|row| row.id);
+        Ok(rows)
+    }
+
+    /// The rows of jobs that have ended, in the order of their numbers.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn rows_of(&self, jobs: &[JobId]) -> Result<Vec<JobRow>, String> {
+        let mut rows = Vec::new();
+        for jobs in jobs.chunk_by(|one, next| one + 1 == *next) {
+            if let [first, ..] = jobs {
+                let last = jobs.last().unwrap_or(first);
+                rows.extend(self.store.ended(Which::Between(*first, *last))?);
+            }
+        }
         Ok(rows)
     }
 
@@ -89,7 +104,7 @@ impl Head {
         Ok(text)
     }
 
-    fn reasons_of(&mut self, jobs: &[JobId], now_s: u64) -> HashMap<JobId, Reason> {
+    pub(super) fn reasons_of(&mut self, jobs: &[JobId], now_s: u64) -> HashMap<JobId, Reason> {
         let decision = if jobs.len() == self.entries.len() {
             self.scheduler.reasons(now_s)
         } else {

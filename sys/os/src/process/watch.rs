@@ -54,8 +54,7 @@ pub fn reap_one(pid: u32) -> io::Result<ExitStatus> {
     Ok(ExitStatus::from_raw(status.as_raw()))
 }
 
-/// What the descendants of this process used that have ended and were reaped: by it, or by those
-/// of them that it has reaped.
+/// What processes used that have ended and were reaped, with those that they had reaped themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReapedUsage {
     /// CPU time, user and system, in seconds.
@@ -65,17 +64,23 @@ pub struct ReapedUsage {
 }
 
 impl ReapedUsage {
-    /// What was used up to now.
-    #[must_use]
-    pub fn now() -> ReapedUsage {
+    /// Reaps as [`reap`] does, and adds what the child used.
+    pub fn reap(&mut self) -> Reaped {
+        let mut status = 0;
         // SAFETY: an all-zero rusage is a valid value and the kernel overwrites it.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: the kernel writes to a valid structure of ours.
-        unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
-        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-        ReapedUsage {
-            cpu_s: seconds(usage.ru_utime) + seconds(usage.ru_stime),
-            max_rss_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
+        // SAFETY: the kernel writes to a number and a structure of ours.
+        let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
+        match u32::try_from(pid) {
+            Ok(0) => Reaped::NoneYet,
+            Ok(pid) => {
+                let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+                self.cpu_s += seconds(usage.ru_utime) + seconds(usage.ru_stime);
+                let largest = u64::try_from(usage.ru_maxrss).unwrap_or(0);
+                self.max_rss_kib = self.max_rss_kib.max(largest);
+                Reaped::Child(pid, ExitStatus::from_raw(status))
+            }
+            Err(_) => Reaped::NoChildren,
         }
     }
 }
@@ -314,11 +319,16 @@ pub fn descendants_of(pid: u32) -> Vec<u32> {
 /// theirs are left alone. Returns whether all are gone within `within` (a process in
 /// uninterruptible sleep stays).
 pub fn kill_descendants(except: &[u32], within: Duration) -> bool {
+    kill_descendants_counted(except, within, &mut ReapedUsage::default())
+}
+
+/// The same, and adds what those used that it reaps.
+pub fn kill_descendants_counted(except: &[u32], within: Duration, used: &mut ReapedUsage) -> bool {
     let end = Instant::now() + within;
     let mut pause = Duration::from_micros(200);
     loop {
         loop {
-            match reap() {
+            match used.reap() {
                 Reaped::Child(..) => {}
                 Reaped::NoneYet => break,
                 Reaped::NoChildren => return true,

@@ -1,0 +1,277 @@
+//! The supervisors of running jobs: giving them jobs, and what is done when one has ended.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use margay_core_queue::{End, JobId};
+use margay_sys_os::process::PidFd;
+use margay_sys_os::signal::{SIGTERM, SIGUSR1, take_defaults_in};
+
+use super::Head;
+use crate::files::Found;
+use crate::line::{HeadLine, Heard, Message};
+use crate::store::Finish;
+use crate::{log, prepare};
+
+/// How often a supervisor is given a job that ends before it has claimed it.
+const MOST_TRIES: u32 = 5;
+
+/// How often a job is put back into the queue after it had started.
+const MOST_RUNS: u32 = 16;
+
+/// How long a supervisor without a job is kept for the next one.
+const KEPT: Duration = Duration::from_secs(5);
+
+/// A supervisor.
+#[derive(Debug)]
+pub struct Supervisor {
+    process: PidFd,
+    /// None for that of another head, and when it has ended the line: then it is ending itself.
+    line: Option<HeadLine>,
+}
+
+impl Supervisor {
+    /// Says something for the job that it runs.
+    pub fn say(&self, message: &Message) {
+        if self.line.as_ref().is_some_and(|line| line.say(message)) {
+            return;
+        }
+        match message {
+            Message::End => self.process.signal(SIGTERM),
+            Message::Signals => self.process.signal(SIGUSR1),
+            Message::Run(_) => {}
+        }
+    }
+
+    /// Whether it hears all that is said, also before it has claimed its job.
+    pub fn has_line(&self) -> bool {
+        self.line.is_some()
+    }
+
+    /// What is readable when there is something to hear.
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        match &self.line {
+            Some(line) => line.as_fd(),
+            None => self.process.as_fd(),
+        }
+    }
+}
+
+/// A running job as the head watches it.
+#[derive(Debug)]
+pub struct Watched {
+    /// None when it could not be started, or has gone before it could be watched.
+    supervisor: Option<Supervisor>,
+    tries: u32,
+}
+
+/// A supervisor without a job.
+#[derive(Debug)]
+pub struct IdleSupervisor {
+    supervisor: Supervisor,
+    since: Instant,
+}
+
+impl Head {
+    /// The supervisor of a running job.
+    pub(super) fn supervisor(&self, id: JobId) -> Option<&Supervisor> {
+        self.watched.get(&id)?.supervisor.as_ref()
+    }
+
+    /// Gives a job to a supervisor.
+    pub(super) fn start(&mut self, id: JobId, tries: u32) {
+        let started = self.try_start(id);
+        if let Err(text) = &started {
+            log(&format!("job {id}: {text}"));
+        }
+        let supervisor = started.ok();
+        self.watched.insert(id, Watched { supervisor, tries });
+    }
+
+    fn try_start(&mut self, id: JobId) -> Result<Supervisor, String> {
+        let entry = self.entries.get(&id).ok_or("it is gone")?;
+        let folder = self.folder(id);
+        let (shared, order) = self.store.order(entry.order)?;
+        let order = prepare::job_order(
+            entry,
+            &shared,
+            &order,
+            &self.resources.host,
+            &folder,
+            &self.resources.program,
+        );
+        folder
+            .make(&order)
+            .map_err(|error| format!("cannot write {}: {error}", folder.0.display()))?;
+        let run = Message::Run(folder.name());
+        let is_given = |supervisor: &Supervisor| {
+            let line = supervisor.line.as_ref();
+            line.is_some_and(|line| line.say(&run))
+        };
+        while let Some(IdleSupervisor { supervisor, .. }) = self.idle.pop() {
+            // One that was killed takes nothing.
+            if is_given(&supervisor) {
+                return Ok(supervisor);
+            }
+        }
+        let supervisor = self
+            .new_supervisor()
+            .map_err(|error| format!("cannot start its supervisor: {error}"))?;
+        is_given(&supervisor);
+        Ok(supervisor)
+    }
+
+    fn new_supervisor(&self) -> std::io::Result<Supervisor> {
+        let (line, other) = HeadLine::pair()?;
+        let mut command = Command::new(&self.resources.program);
+        command
+            .arg("supervise")
+            .arg(self.resources.folder.join("jobs"))
+            .env_clear()
+            .stdin(Stdio::from(other))
+            .stdout(Stdio::null());
+        let child = take_defaults_in(&mut command).spawn()?;
+        Ok(Supervisor {
+            process: PidFd::open(child.id())?,
+            line: Some(line),
+        })
+    }
+
+    /// Looks at a running job whose supervisor has ended it, has gone or is not known.
+    pub(super) fn look_after(&mut self, id: JobId, tries: u32) {
+        let is_cancelled = self
+            .entries
+            .get(&id)
+            .is_some_and(|entry| entry.is_cancelled);
+        match self.folder(id).look() {
+            Ok(Found::Ended(end)) => {
+                let finish = Finish {
+                    end: end.end,
+                    ended: end.ended,
+                    usage: end.usage,
+                    note: end.note,
+                };
+                self.watched.remove(&id);
+                if self.runs_again(id, finish.end) {
+                    self.requeue(id);
+                } else {
+                    self.finish(id, finish);
+                }
+            }
+            Ok(Found::Supervised(pid)) => {
+                let process = PidFd::open(pid).ok();
+                let supervisor = process.map(|process| Supervisor {
+                    process,
+                    line: None,
+                });
+                if let (Some(supervisor), true) = (&supervisor, is_cancelled) {
+                    supervisor.say(&Message::End);
+                }
+                self.watched.insert(id, Watched { supervisor, tries });
+            }
+            Ok(Found::Unclaimed) if is_cancelled => self.end(id, End::Cancelled, String::new()),
+            Ok(Found::Unclaimed) if tries < MOST_TRIES => self.start(id, tries + 1),
+            Ok(Found::Unclaimed) => {
+                let note = "what should watch over it could not be started; see head.log";
+                self.end(id, End::NotStarted, note.into());
+            }
+            Ok(Found::Abandoned) if self.runs_again(id, End::Lost) => {
+                self.watched.remove(&id);
+                self.requeue(id);
+            }
+            Ok(Found::Abandoned) => {
+                let note = "what watched over it was killed, or the machine went down";
+                self.end(id, End::Lost, note.into());
+            }
+            Err(error) => {
+                let note = format!("how it ended cannot be read: {error}");
+                self.end(id, End::Lost, note);
+            }
+        }
+    }
+
+    /// Whether a job that has ended so waits again.
+    fn runs_again(&self, id: JobId, end: End) -> bool {
+        let Some(entry) = self.entries.get(&id).filter(|entry| !entry.is_cancelled) else {
+            return false;
+        };
+        let wishes = match end {
+            End::Cancelled => return self.folder(id).is_preempted(),
+            End::Lost | End::NotStarted => entry.is_requeued,
+            End::Exit(code) => entry.requeue_codes.contains(&code),
+            End::Signal(_) | End::TimeLimit => false,
+        };
+        wishes && entry.runs < MOST_RUNS
+    }
+
+    /// Looks at a job that ran when the machine went down. What its supervisor wrote may be lost,
+    /// as it did not wait for the disk: so it never counts as not begun.
+    pub(super) fn look_back(&mut self, id: JobId) {
+        match self.folder(id).look() {
+            Ok(Found::Ended(_)) => self.look_after(id, 0),
+            _ if self.runs_again(id, End::Lost) => self.requeue(id),
+            _ => self.end(id, End::Lost, "the machine went down".into()),
+        }
+    }
+
+    /// Takes note of the jobs of which the descriptors are readable ([`descriptors`]), and of those
+    /// that have none. Returns whether it has to be tried again later.
+    ///
+    /// [`descriptors`]: Head::descriptors
+    pub fn collect(&mut self, readable: &[JobId]) -> bool {
+        let unwatched = self.watched.iter().filter(|(_, w)| w.supervisor.is_none());
+        let unwatched: Vec<JobId> = unwatched.map(|(id, _)| *id).collect();
+        for &id in readable.iter().chain(&unwatched) {
+            let Some(watched) = self.watched.get_mut(&id) else {
+                continue;
+            };
+            let tries = watched.tries;
+            let is_over = match &mut watched.supervisor {
+                None => true,
+                Some(supervisor) => match supervisor.line.as_ref().map(HeadLine::hear) {
+                    Some(Heard::Nothing) => false,
+                    Some(Heard::Ended) => {
+                        let since = Instant::now();
+                        let supervisor = watched.supervisor.take();
+                        let idle =
+                            supervisor.map(|supervisor| IdleSupervisor { supervisor, since });
+                        self.idle.extend(idle);
+                        true
+                    }
+                    // It is ending: when it has, its job has ended, or is killed with it.
+                    Some(Heard::Closed) => {
+                        supervisor.line = None;
+                        false
+                    }
+                    None => supervisor.process.has_ended(),
+                },
+            };
+            if is_over {
+                self.look_after(id, tries);
+            }
+        }
+        self.watched.values().any(|w| w.supervisor.is_none())
+    }
+
+    /// What is readable when there is something to [collect](Head::collect), for each job.
+    pub fn descriptors(&self) -> impl Iterator<Item = (JobId, BorrowedFd<'_>)> {
+        self.watched.iter().filter_map(|(id, watched)| {
+            let supervisor = watched.supervisor.as_ref()?;
+            Some((*id, supervisor.descriptor()))
+        })
+    }
+
+    /// Lets supervisors go that have had no job for some time. Returns when to do so again.
+    pub fn dismiss(&mut self) -> Option<Duration> {
+        self.idle.retain(|idle| idle.since.elapsed() < KEPT);
+        let first = self.idle.iter().map(|idle| idle.since).min()?;
+        Some(KEPT.saturating_sub(first.elapsed()))
+    }
+
+    /// Lets all supervisors without a job go; returns their processes, which end at once.
+    pub fn dismiss_all(&mut self) -> Vec<PidFd> {
+        let idle = std::mem::take(&mut self.idle).into_iter();
+        idle.map(|idle| idle.supervisor.process).collect()
+    }
+}
