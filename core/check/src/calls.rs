@@ -401,6 +401,14 @@ impl Checker {
                 // Which partitions are ready now is not known.
                 self.forget_requests(process, &running);
             }
+            let comm = match sort {
+                Sort::Collective => Some(8),
+                Sort::Together(at) => Some(at),
+                _ => None,
+            };
+            if let Some(Item::Number(comm)) = comm.and_then(|at| running.items.get(at)) {
+                self.collective_failed(process, *comm as u64);
+            }
             if let Some(sent) = running.sent {
                 self.not_sent(process, running_comm(&running), sent);
             }

@@ -89,7 +89,10 @@ impl Checker {
         let is_good = end == End::Well;
         self.is_over = true;
         self.proceed();
-        let are_held = self.processes.iter().all(is_held);
+        let are_held = end == End::Failed && self.processes.iter().all(is_held);
+        if are_held {
+            self.waited_for();
+        }
         for process in 0..self.processes.len() {
             self.died_in_a_call(process);
         }
@@ -98,7 +101,7 @@ impl Checker {
         };
         if is_good && all_finalized(self) {
             self.unmatched();
-        } else if is_good || (end == End::Failed && are_held) {
+        } else if is_good || are_held {
             self.stuck();
         }
         self.incomplete_collectives(is_good);

@@ -21,6 +21,8 @@ pub struct Comm {
     pub is_inter: bool,
     /// Its members are not all ranks of the job: nothing is compared.
     pub is_opaque: bool,
+    /// A collective call on it has failed somewhere: which calls belong together is not known.
+    pub is_lost: bool,
     /// How many collective calls each process has made.
     pub(crate) made: HashMap<usize, u64>,
     pub(crate) slots: BTreeMap<u64, Slot>,
@@ -110,7 +112,7 @@ impl Checker {
         let own = &self.processes[process];
         let id = *own.comms.get(&handle)?;
         let rank = self.comms[id].rank_of(own.rank)?;
-        if self.comms[id].is_opaque {
+        if self.comms[id].is_opaque || self.comms[id].is_lost {
             return None;
         }
         let list = |at: usize| match with_data {
@@ -145,6 +147,14 @@ impl Checker {
             self.report(found);
         }
         Some((id, at))
+    }
+
+    /// A collective call on a communicator has failed.
+    pub(crate) fn collective_failed(&mut self, process: usize, handle: u64) {
+        if let Some(&id) = self.processes[process].comms.get(&handle) {
+            self.comms[id].is_lost = true;
+            self.comms[id].slots.clear();
+        }
     }
 
     /// Whether a process that has returned from a collective call has to wait for the records of
@@ -194,6 +204,19 @@ impl Checker {
         self.processes[process].tick();
     }
 
+    /// Which member has not come to a collective operation: its world rank.
+    pub(crate) fn missing(&self, (id, at): (usize, u64)) -> Option<u32> {
+        let comm = &self.comms[id];
+        let slot = comm.slots.get(&at)?;
+        let is_there = |rank: usize| slot.calls.iter().any(|c| c.rank == rank);
+        let missing = comm
+            .members
+            .iter()
+            .enumerate()
+            .find(|(rank, _)| !is_there(*rank));
+        missing.map(|(_, world)| *world)
+    }
+
     /// The collective calls that some members have made and others have not.
     pub(crate) fn incomplete_collectives(&mut self, is_good: bool) {
         let mut found = Vec::new();
@@ -205,7 +228,7 @@ impl Checker {
             .comms
             .iter()
             .enumerate()
-            .filter(|(id, _)| is_looked_at(*id))
+            .filter(|(id, comm)| is_looked_at(*id) && !comm.is_lost)
         {
             let all = comm.members.len();
             // What a rank has not freed is said of the rank itself.
@@ -220,7 +243,10 @@ impl Checker {
             for other in missing {
                 let own = &slot.calls[0];
                 let last = self.processes[other].last.clone();
-                if let Some(last) = last.filter(|_| self.processes[other].is_finalized) {
+                // No collective call comes after MPI_Finalize has begun.
+                let is_last =
+                    |last: &Call| self.processes[other].is_finalized || last.name == "MPI_Finalize";
+                if let Some(last) = last.filter(is_last) {
                     found.push(
                         Finding::new(Kind::Collective)
                             .say(format!("rank {} calls ", self.processes[own.process].rank))

@@ -245,6 +245,15 @@ impl Checker {
         self.forget(id, number);
     }
 
+    /// Whether it is known of a receive that no message has come to it.
+    pub(crate) fn has_no_message(&self, process: usize, comm: u64, number: usize) -> bool {
+        let posted = (self.place(process, comm))
+            .map(|(id, _)| &self.comms[id].messages)
+            .filter(|messages| !messages.is_unknown)
+            .and_then(|messages| messages.posted.get(&number));
+        posted.is_some_and(|p| p.message.is_none() && !p.is_gone)
+    }
+
     /// Messages of a communicator can no longer be followed.
     pub(crate) fn lose_track(&mut self, process: usize, comm: u64) {
         if let Some((id, _)) = self.place(process, comm) {
@@ -364,6 +373,12 @@ impl Checker {
                     && other.is_some_and(|other| other.from != sent.from)
                     && after(p) != Some(true)
             });
+        // Who has to wait for a lock of a window is ordered by that.
+        let has_locked = |rank: usize| {
+            let process = (self.comms[id].members.get(rank)).and_then(|r| self.process_of(*r));
+            process.is_some_and(|process| self.processes[process].has_locked)
+        };
+        let rival = rival.filter(|p| !has_locked(p.at) || !has_locked(sent.from));
         let found = rival.map(|p| {
             Finding::new(Kind::Race)
                 .say(format!("rank {}: ", self.comms[id].members[p.at]))

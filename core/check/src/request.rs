@@ -187,6 +187,52 @@ impl Checker {
         })
     }
 
+    /// Of a job in which no process could go on: the operations of the requests that they wait for.
+    pub(crate) fn waited_for(&mut self) {
+        let mut found = Vec::new();
+        for (process, own) in self
+            .processes
+            .iter()
+            .enumerate()
+            .filter(|(_, p)| p.is_of_job)
+        {
+            for running in own.running.values() {
+                let is_wait = running.call.name.starts_with("MPI_Wait");
+                let handles = match running.items.first() {
+                    Some(Item::List(handles)) if is_wait => &handles[..],
+                    _ => &[],
+                };
+                let requests = handles
+                    .iter()
+                    .filter_map(|h| own.requests.get(&(*h as u64)));
+                found.extend(
+                    requests
+                        .filter(|request| request.is_active)
+                        .find_map(|request| self.lacks(process, running, request)),
+                );
+            }
+        }
+        found.into_iter().for_each(|f| self.report(f));
+    }
+
+    /// What a request that is waited for lacks.
+    fn lacks(&self, process: usize, running: &Running, request: &Request) -> Option<Finding> {
+        let waits = |kind: Kind| {
+            Finding::new(kind)
+                .say(format!("rank {}: ", self.processes[process].rank))
+                .call(&running.call)
+                .say(" waits for ")
+                .call(&request.call)
+        };
+        let is_unmet = |posted| self.has_no_message(process, comm_of(request), posted);
+        if request.posted.is_some_and(is_unmet) {
+            return Some(waits(Kind::Unmatched).say(", whose message nobody has sent"));
+        }
+        let missing = self.missing(request.collective?)?;
+        let said = format!(", to which rank {missing} has not come");
+        Some(waits(Kind::Collective).say(said))
+    }
+
     /// A request is freed. One that is active goes on, and nobody learns when it is over.
     pub(crate) fn frees_request(&mut self, process: usize, record: &Record) {
         let Some(handle) = record.list(0).first().map(|h| *h as u64) else {

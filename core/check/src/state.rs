@@ -126,6 +126,8 @@ pub struct Process {
     pub is_multithreaded: bool,
     /// It has fetched values of windows, by which it may know what others have done.
     pub is_ordered_by_values: bool,
+    /// It has locked windows, by which others may have waited for it.
+    pub has_locked: bool,
     /// By thread.
     pub running: HashMap<u64, Running>,
     pub last: Option<Call>,

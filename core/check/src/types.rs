@@ -141,6 +141,10 @@ impl Data {
         if packed(&sent) || packed(&wanted) {
             return None;
         }
+        let (sent, wanted) = match sent == wanted {
+            true => return None,
+            false => (without_pairs(sent)?, without_pairs(wanted)?),
+        };
         let (mut a, mut b) = (sent.into_iter(), wanted.into_iter());
         let (mut left, mut room) = (a.next(), b.next());
         loop {
@@ -167,6 +171,29 @@ impl Data {
             }
         }
     }
+}
+
+/// Types for reductions with an index are structures of two: their signature is that of these.
+fn without_pairs(runs: Vec<(Basic, u64)>) -> Option<Vec<(Basic, u64)>> {
+    if runs.iter().all(|(basic, _)| basic.pair().is_none()) {
+        return Some(runs);
+    }
+    let blocks: Vec<_> = (runs.into_iter())
+        .map(|(basic, n)| {
+            let parts = match basic.pair() {
+                Some((a, b)) if a == b => vec![(a, 2)],
+                Some((a, b)) => vec![(a, 1), (b, 1)],
+                None => vec![(basic, 1)],
+            };
+            let of = Type {
+                runs: Some(Rc::from(parts)),
+                is_dense: false,
+                is_committed: true,
+            };
+            (n, Some(of))
+        })
+        .collect();
+    Type::runs_of(&blocks)
 }
 
 /// Whether data of these types may be exchanged: the same type, or that of another language with

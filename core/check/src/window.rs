@@ -55,6 +55,8 @@ struct Access {
     end: i64,
     what: What,
     fences: Option<u32>,
+    /// How many fences its process had made before it.
+    after: u32,
     by: By,
     began: Moment,
     ended: Option<Moment>,
@@ -264,8 +266,10 @@ impl Checker {
             _ => {}
         }
         let id = own.id;
-        if record.name == "MPI_Win_sync" {
-            self.processes[process].is_ordered_by_values = true;
+        match record.name.as_str() {
+            "MPI_Win_sync" => self.processes[process].is_ordered_by_values = true,
+            "MPI_Win_lock" | "MPI_Win_lock_all" => self.processes[process].has_locked = true,
+            _ => {}
         }
         let Some(target) = completes else {
             return;
@@ -285,6 +289,8 @@ impl Checker {
                 access.ended = Some(now.clone());
             }
         }
+        // These conflict with nothing any more.
+        (self.windows[id].accesses).retain(|a| a.by != By::Unknown || a.ended.is_none());
     }
 
     /// The request of an access is done: its memory is free. What it got it has; what it put may
@@ -369,7 +375,7 @@ impl Checker {
         }
         let is_fence_epoch =
             in_fence && lock.is_none() && own.lock_all.is_none() && own.start.is_none();
-        let (id, fences) = (own.id, own.fences);
+        let (id, after) = (own.id, own.fences);
         let by = match lock {
             _ if own.start.is_some() => By::Unknown,
             Some(true) => By::Exclusive,
@@ -377,7 +383,7 @@ impl Checker {
             None if own.lock_all.is_some() => By::Shared,
             None => By::Nothing,
         };
-        let fences = is_fence_epoch.then_some(fences);
+        let fences = is_fence_epoch.then_some(after);
         self.uses_of_access(process, record, &call);
         if !matches!(
             record.name.as_str(),
@@ -410,6 +416,7 @@ impl Checker {
             end: begin.checked_add(bytes)?,
             what,
             fences,
+            after,
             by: if self.processes[process].is_ordered_by_values {
                 By::Unknown
             } else {
@@ -477,6 +484,7 @@ impl Checker {
                 end: at(end),
                 what: if writes { What::Writes } else { What::Reads },
                 fences: (window.fences > 0).then_some(window.fences),
+                after: window.fences,
                 by: match window.locks.get(&(target as i64)) {
                     _ if own.is_ordered_by_values || window.post.is_some() => By::Unknown,
                     Some((_, true)) => By::Exclusive,
@@ -516,6 +524,10 @@ impl Checker {
         }
         if let (Some(a), Some(b)) = (old.fences, new.fences) {
             return a == b;
+        }
+        // All come to a fence, and what was begun before it is over then.
+        if old.after != new.after {
+            return false;
         }
         let before = |a: &Access, b: &Access| {
             let rank = self.processes[a.process].rank as usize;

@@ -310,3 +310,38 @@ fn messages_of_merged_groups_are_not_paired() {
     let kinds = world.found();
     assert!(!kinds.contains(&Kind::Unmatched), "{kinds:?}");
 }
+
+#[test]
+fn of_a_deadlock_the_operation_of_a_request_is_named() {
+    let mut world = World::new(2);
+    let items = numbers(&[8192, 1, INT, 1, 5, WORLD]);
+    world.before(0, "MPI_Irecv", items);
+    world.after(0, "MPI_Irecv", numbers(&[0x500]));
+    world.before(0, "MPI_Wait", vec![Item::List(vec![0x500])]);
+    world.barrier(1);
+    world.checker.finish(End::Failed);
+    let found = world.checker.found();
+    let calls = |finding: &Finding| format!("{finding:?}").contains("MPI_Irecv");
+    assert!(found.iter().any(|f| f.kind == Kind::Unmatched && calls(f)));
+}
+
+#[test]
+fn a_collective_call_that_a_rank_in_finalize_has_not_made_is_named() {
+    let mut world = World::new(2);
+    world.barrier(0);
+    world.before(1, "MPI_Finalize", vec![]);
+    world.checker.finish(End::Cut);
+    assert_eq!(world.found(), [Kind::Collective]);
+}
+
+#[test]
+fn after_a_collective_call_that_failed_none_are_compared() {
+    let mut world = World::new(2);
+    world.barrier(0);
+    let mut refused = record(Phase::After, "MPI_Barrier", 1, vec![]);
+    refused.code = 2;
+    world.checker.take(0, refused);
+    world.reduce(0, "MPI_Allreduce", SUM);
+    world.barrier(1);
+    assert_eq!(world.found(), []);
+}
