@@ -261,5 +261,7 @@ fn in_segment(
     let policy = Policy::new(segment.ranks(), cores);
     monitor.tuning.suggest_policy(policy);
     let thresholds = monitor.tuning.thresholds(shares_memory);
-    Rank::new(platform(segment, me, thresholds, shares_memory), monitor)
+    let mut platform = platform(segment, me, thresholds, shares_memory);
+    margay_net_hosts::reach_out(&mut platform);
+    Rank::new(platform, monitor)
 }

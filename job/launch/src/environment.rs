@@ -3,6 +3,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use margay_net_platform::asks;
 use margay_sys_shm::segment::{ENV_LAUNCHER, ENV_LISTENER, ENV_PARENT, ENV_RANK, ENV_SEGMENT};
 pub use margay_sys_shm::segment::{ENV_SIZE, ENV_SPAWN};
 
@@ -33,10 +34,19 @@ pub struct Common<'a> {
     /// Asks for huge pages in malloc: a rank then begins with 2 MiB of memory, which is little for
     /// one that has a core and much for one among many on it.
     pub huge_pages: bool,
-    /// The port of the processes that spawn the job.
-    pub parent: Option<&'a str>,
+    /// Where the ranks find others.
+    pub ties: Ties<'a>,
     /// The devices, whose variables differ from rank to rank.
     pub devices: &'a Devices,
+}
+
+/// Where ranks find those who are not of their job.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ties<'a> {
+    /// The port of the processes that spawn the job.
+    pub parent: Option<&'a str>,
+    /// The socket of their host's agent.
+    pub agent: Option<&'a str>,
 }
 
 /// Returns the environment of a rank without its number: `base` (the launcher's own) with what the
@@ -57,10 +67,17 @@ pub fn common(base: impl Iterator<Item = (OsString, OsString)>, job: &Common<'_>
             && name != ENV_LISTENER
             && name != ENV_SPAWN
             && name != ENV_PARENT
+            && name != asks::VARIABLE
             && !job.devices.sets(name)
     });
-    if let Some(port) = job.parent {
-        put(&mut variables, ENV_PARENT.as_ref(), port.into());
+    let ties = [
+        (ENV_PARENT, job.ties.parent),
+        (asks::VARIABLE, job.ties.agent),
+    ];
+    for (name, value) in ties {
+        if let Some(value) = value {
+            put(&mut variables, name.as_ref(), value.into());
+        }
     }
     if let Ok(launcher) = std::env::current_exe() {
         put(&mut variables, ENV_LAUNCHER.as_ref(), launcher.into());
@@ -176,7 +193,10 @@ mod tests {
             ranks: 4,
             local_ranks: 4,
             huge_pages,
-            parent: None,
+            ties: Ties {
+                parent: None,
+                agent: None,
+            },
             devices,
         }
     }

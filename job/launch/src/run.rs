@@ -359,7 +359,10 @@ impl<'a> Launcher<'a> {
                 }
                 Event::Said { text, status } => {
                     // What an earlier failure has brought about is no news.
-                    if !self.verdict.is_ending() {
+                    if self.verdict.is_ending() {
+                    } else if (self.spawner.as_ref()).is_some_and(|s| s.tell(&text)) {
+                        self.verdict.end(status);
+                    } else {
                         self.complain(&text, status);
                     }
                     self.end();

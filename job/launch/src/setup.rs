@@ -24,7 +24,7 @@ use margay_sys_shm::segment::Segment;
 
 use crate::binding::{Cores, Lease, place, ranges};
 use crate::capture;
-use crate::environment;
+use crate::environment::{self, Ties};
 use crate::frameworks::{self, Devices};
 use crate::guard::{self, Guard, Plan, ProgramStart, RankStart};
 use crate::hosts::{relay, task};
@@ -124,7 +124,7 @@ pub(crate) fn start(
     files.raise_to(u64::from(ranks) * 8 + 64);
     let mut foreign = process::children();
     if let Some(hosts) = &job.hosts {
-        return start_on_hosts(job, hosts, (&counts, &places), foreign);
+        return start_on_hosts(job, hosts, (&counts, &places), (parent, foreign));
     }
 
     let devices = Devices::find(
@@ -144,7 +144,11 @@ pub(crate) fn start(
     let segment_fd = duplicate_above(segment.fd(), SEGMENT_FD)
         .or_else(|_| segment.fd().try_clone_to_owned())
         .map_err(|e| descriptors(ranks, &e))?;
-    let programs = programs(job, &segment_fd, (ranks, ranks, usable), parent, &devices)?;
+    let ties = Ties {
+        parent,
+        agent: None,
+    };
+    let programs = programs(job, &segment_fd, (ranks, ranks, usable), ties, &devices)?;
     let recording = job.recording.as_ref();
     let recorder = recording.map(|recording| Recorder::start(recording, &segment));
     let recorder = recorder.transpose()?;
@@ -260,7 +264,7 @@ fn start_on_hosts(
     job: &Job,
     hosts: &Hosts,
     (counts, places): (&[u32], &[(u32, u32)]),
-    foreign: Vec<u32>,
+    (parent, foreign): (Option<&str>, Vec<u32>),
 ) -> Result<Started, LaunchError> {
     task::check(job)?;
     if job.recording.is_some() {
@@ -270,7 +274,7 @@ fn start_on_hosts(
     }
     let ranks: u32 = counts.iter().sum();
     let segment = make_segment(job, counts, places, ranks as usize)?;
-    let plan = relay::Plan::new(job, hosts, counts, places, &segment)?;
+    let plan = relay::Plan::new((job, parent), hosts, counts, places, &segment)?;
     let (_, ends, own) = own(job, ranks, plan.map(job), Vec::new())?;
     let at = Instant::now();
     let (guard, own) = relay::start(plan, ends, &segment, own).map_err(|e| {
@@ -412,7 +416,7 @@ pub(crate) fn programs(
     job: &Job,
     segment_fd: &OwnedFd,
     (ranks, local_ranks, usable): (u32, u32, usize),
-    parent: Option<&str>,
+    ties: Ties<'_>,
     devices: &Devices,
 ) -> Result<Vec<ProgramStart>, LaunchError> {
     let text = |text: &OsStr| {
@@ -458,7 +462,7 @@ pub(crate) fn programs(
                         ranks,
                         local_ranks,
                         huge_pages: local_ranks as usize <= usable,
-                        parent,
+                        ties,
                         devices,
                     },
                 ),

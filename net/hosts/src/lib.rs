@@ -8,6 +8,8 @@
 
 #![forbid(unsafe_code)]
 
+mod distant;
+mod outside;
 mod wake_up;
 
 use std::io;
@@ -15,7 +17,7 @@ use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 
 use margay_core_registry::hosts::{KEY, Table};
-use margay_net_platform::{Platform, SystemClock};
+use margay_net_platform::{Attention, Platform, SystemClock};
 use margay_net_shm::{SegmentPeers, Shm};
 pub use margay_net_tcp::OnLost;
 use margay_net_tcp::{Tcp, Wiring};
@@ -23,6 +25,9 @@ use margay_net_transport::{Advance, Head, Sink, Thresholds, Ticket, Transport};
 use margay_sys_os::user::Mem;
 use margay_sys_shm::segment::Segment;
 
+pub use outside::reach_out;
+
+use outside::Reach;
 use wake_up::HostsWakeUp;
 
 /// Polls of the shared memory between two polls of the sockets, which cost a system call each.
@@ -59,6 +64,8 @@ pub fn platform(
         addresses: locations().map(|s| (address(s.host), s.port)).collect(),
         listener,
         encrypts: table.encrypts(),
+        // The agents and the registry say how ranks end.
+        says_goodbye: false,
     };
     let lost = note.clone();
     let on_lost: OnLost = watched.unwrap_or_else(|| {
@@ -69,7 +76,10 @@ pub fn platform(
         })
     });
     let tcp = Tcp::new(wiring, Arc::new(SystemClock), on_lost)?;
-    let wake_up = HostsWakeUp::new(segment, me, &tcp)?;
+    let attention = Attention::default();
+    let wake_up = HostsWakeUp::new(segment, me, &tcp, attention.clone())?;
+    let peers = SegmentPeers::of(segment);
+    let outside = Reach::of_hosts(peers.id(), &tcp, table.encrypts(), attention);
     let transport = Hosts {
         shm: Shm::new(segment, me, thresholds),
         tcp,
@@ -79,10 +89,10 @@ pub fn platform(
         transport: Box::new(transport),
         wake_up: Arc::new(wake_up),
         clock: Arc::new(SystemClock),
-        peers: SegmentPeers::of(segment),
+        peers,
         memory: None,
         host_memory: shares_memory.then(|| segment.clone()),
-        outside: None,
+        outside: Some(Arc::new(outside)),
     })
 }
 

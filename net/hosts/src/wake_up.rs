@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use margay_net_platform::Attention;
 use margay_net_tcp::Tcp;
 use margay_net_transport::{Transport, WakeUp};
 use margay_sys_os::cpu;
@@ -26,6 +27,7 @@ pub(crate) struct HostsWakeUp {
     doorbell: Doorbell,
     sockets: Arc<Epoll>,
     soon: Arc<AtomicU64>,
+    attention: Attention,
     /// A thread sleeps on the descriptors, or is about to.
     is_watched: AtomicBool,
     /// That thread's.
@@ -33,7 +35,12 @@ pub(crate) struct HostsWakeUp {
 }
 
 impl HostsWakeUp {
-    pub(crate) fn new(segment: &Arc<Segment>, me: u32, tcp: &Tcp) -> io::Result<HostsWakeUp> {
+    pub(crate) fn new(
+        segment: &Arc<Segment>,
+        me: u32,
+        tcp: &Tcp,
+        attention: Attention,
+    ) -> io::Result<HostsWakeUp> {
         debug_assert_eq!(tcp.me(), me);
         Ok(HostsWakeUp {
             segment: segment.clone(),
@@ -41,12 +48,14 @@ impl HostsWakeUp {
             doorbell: segment.doorbell(me)?,
             sockets: tcp.epoll(),
             soon: tcp.soon(),
+            attention,
             is_watched: AtomicBool::new(false),
             poll: Mutex::new(PollSet::default()),
         })
     }
 
     fn watch(&self, timeout_ns: u64) {
+        let timeout_ns = self.attention.limit(timeout_ns);
         let limit = match self.soon.load(Ordering::Relaxed) {
             0 => timeout_ns,
             soon => soon.min(timeout_ns),

@@ -7,7 +7,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod asks;
+mod outside;
+
 use std::io;
+use std::net::TcpListener;
 use std::sync::Arc;
 
 use margay_core_registry::hosts::Report;
@@ -16,6 +20,8 @@ use margay_net_transport::{Transport, WakeUp};
 pub use margay_sys_os::clock::{Clock, SystemClock};
 use margay_sys_os::kept::Words;
 use margay_sys_shm::segment::Segment;
+
+pub use outside::{Attending, Attention, Contact, Crossing, JobAddress, this_system};
 
 /// Tells what the ranks of a job are, where they are and what they do. Ranks are world ranks; a
 /// rank that is not in the job is a panic. May be used from any thread.
@@ -136,17 +142,6 @@ pub struct Platform {
     pub outside: Option<Arc<dyn Outside>>,
 }
 
-/// Where the registry of a job is found, alike for all processes of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobAddress {
-    /// The job's [`Peers::id`].
-    pub id: u64,
-    /// A process that holds it.
-    pub pid: u32,
-    /// The number of its descriptor in that process.
-    pub descriptor: i32,
-}
-
 /// How processes of other jobs are reached. Where processes of several jobs meet, one makes a
 /// *bridge*, a place in which each of them has a rank and through which they talk.
 pub trait Outside: Send + Sync {
@@ -174,4 +169,29 @@ pub trait Outside: Send + Sync {
         bridge: JobAddress,
         me: u32,
     ) -> io::Result<(Arc<dyn Peers>, Box<dyn Transport>)>;
+
+    /// Whether what ranks of this job send to other hosts is encrypted.
+    fn encrypts(&self) -> bool {
+        false
+    }
+
+    /// Listens for processes of other jobs on other hosts.
+    ///
+    /// # Errors
+    /// When there is no port or descriptor left, or this rank reaches no other hosts.
+    fn listen(&self) -> io::Result<(TcpListener, Contact)> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Joins a bridge over the network.
+    ///
+    /// # Errors
+    /// When there is no descriptor left, or this rank reaches no other hosts.
+    fn cross(&self, _crossing: Crossing) -> io::Result<(Arc<dyn Peers>, Box<dyn Transport>)> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Lets this rank, when it sleeps, look every few milliseconds at what wakes nobody, until the
+    /// value is dropped.
+    fn attend(&self) -> Attending;
 }

@@ -1,12 +1,15 @@
 //! What a rank stands on where all ranks share a segment.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use margay_core_registry::hosts::{self, Report, Table};
 use margay_core_registry::{Facts, Identity, Locality, NoteKey, Phase, Pulse, Waiting, Waits};
-use margay_net_platform::{JobAddress, Noted, Outside, Peers, Platform, SystemClock};
+use margay_net_platform::{
+    Attending, Attention, JobAddress, Noted, Outside, Peers, Platform, SystemClock, this_system,
+};
 use margay_net_transport::{Thresholds, Transport};
 use margay_sys_os::kept::Words;
 use margay_sys_os::{clock, cpu, process};
@@ -29,13 +32,16 @@ pub fn platform(
     thresholds: Arc<Thresholds>,
     shares_memory: bool,
 ) -> Platform {
+    let attention = Attention::default();
     let outside = SegmentOutside {
         segment: segment.clone(),
         thresholds: thresholds.clone(),
+        attention: attention.clone(),
+        system: OnceLock::new(),
     };
     Platform {
         transport: Box::new(Shm::new(segment, me, thresholds)),
-        wake_up: Arc::new(ShmWakeUp::new(segment, me)),
+        wake_up: Arc::new(ShmWakeUp::new(segment, me, attention)),
         clock: Arc::new(SystemClock),
         peers: SegmentPeers::of(segment),
         memory: shares_memory.then(|| segment.clone()),
@@ -81,13 +87,14 @@ impl Drop for InSegment<'_> {
 
 impl Peers for SegmentPeers {
     fn id(&self) -> u64 {
-        // The segments of several hosts have numbers of their own.
-        let is_on_several = self.hosts(|_| Some(())).is_some();
-        if is_on_several {
-            self.0.registry().facts().job
-        } else {
-            self.0.id()
-        }
+        // The segments of several hosts have numbers of their own, and the numbers of launchers are
+        // not unique among hosts. The secret is; a hash of 8 bytes does not give it away.
+        let of_hosts = self.hosts(|table| {
+            let mut hasher = DefaultHasher::new();
+            table.secret().hash(&mut hasher);
+            Some(hasher.finish())
+        });
+        of_hosts.unwrap_or_else(|| self.0.id())
     }
 
     fn size(&self) -> u32 {
@@ -217,10 +224,25 @@ impl Peers for SegmentPeers {
 struct SegmentOutside {
     segment: Arc<Segment>,
     thresholds: Arc<Thresholds>,
+    attention: Attention,
+    /// Where this process is; asked for once, when it meets others.
+    system: OnceLock<u64>,
 }
 
 impl SegmentOutside {
+    fn address_of(&self, segment: &Segment) -> JobAddress {
+        JobAddress {
+            id: segment.id(),
+            system: *self.system.get_or_init(this_system),
+            pid: std::process::id(),
+            descriptor: segment.fd().as_raw_fd(),
+        }
+    }
+
     fn open(&self, job: JobAddress) -> io::Result<Arc<Segment>> {
+        if !job.is_near(&self.address()) {
+            return Err(io::Error::other("it is on another host"));
+        }
         if job.id == self.segment.id() {
             return Ok(self.segment.clone());
         }
@@ -233,17 +255,9 @@ fn refused(error: SegmentError) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-fn address_of(segment: &Segment) -> JobAddress {
-    JobAddress {
-        id: segment.id(),
-        pid: std::process::id(),
-        descriptor: segment.fd().as_raw_fd(),
-    }
-}
-
 impl Outside for SegmentOutside {
     fn address(&self) -> JobAddress {
-        address_of(&self.segment)
+        self.address_of(&self.segment)
     }
 
     fn find(&self, job: JobAddress) -> io::Result<Arc<dyn Peers>> {
@@ -258,7 +272,7 @@ impl Outside for SegmentOutside {
             ..Facts::default()
         });
         let segment = Arc::new(segment);
-        Ok((address_of(&segment), SegmentPeers::of(&segment)))
+        Ok((self.address_of(&segment), SegmentPeers::of(&segment)))
     }
 
     fn join_bridge(
@@ -276,5 +290,9 @@ impl Outside for SegmentOutside {
         registry.set_phase(me, Phase::Running);
         let transport = Shm::new(&segment, me, self.thresholds.clone());
         Ok((SegmentPeers::of(&segment), Box::new(transport)))
+    }
+
+    fn attend(&self) -> Attending {
+        self.attention.begin()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use margay_net_platform::Attention;
 use margay_net_transport::WakeUp;
 use margay_sys_os::cpu;
 use margay_sys_shm::segment::Segment;
@@ -9,13 +10,15 @@ use margay_sys_shm::segment::Segment;
 pub(crate) struct ShmWakeUp {
     segment: Arc<Segment>,
     me: u32,
+    attention: Attention,
 }
 
 impl ShmWakeUp {
-    pub(crate) fn new(segment: &Arc<Segment>, me: u32) -> Self {
+    pub(crate) fn new(segment: &Arc<Segment>, me: u32, attention: Attention) -> Self {
         ShmWakeUp {
             segment: segment.clone(),
             me,
+            attention,
         }
     }
 }
@@ -34,7 +37,7 @@ impl WakeUp for ShmWakeUp {
         self.segment
             .registry()
             .event_count(self.me)
-            .sleep(timeout_ns, has_work);
+            .sleep(self.attention.limit(timeout_ns), has_work);
     }
 
     fn wake_own(&self) {

@@ -20,13 +20,15 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(8);
 
 /// The system's number for "timed out" and for "refused".
 pub(crate) const ETIMEDOUT: i32 = 110;
-const ECONNREFUSED: i32 = 111;
+pub(crate) const ECONNREFUSED: i32 = 111;
 
 /// Trying to reach a rank at all its addresses.
 pub(crate) struct Attempt {
     pub(crate) began_ns: u64,
     greeting: Greeting,
     tries: Vec<Try>,
+    /// A host has taken a connection, which may have been closed since.
+    pub(crate) was_taken: bool,
     /// Why the last try failed.
     errno: i32,
 }
@@ -77,6 +79,7 @@ impl Attempt {
             began_ns: now_ns,
             greeting: [0; GREETING],
             tries: Vec::new(),
+            was_taken: false,
             errno: ECONNREFUSED,
         };
         match proof::greeting(names) {
@@ -115,6 +118,7 @@ impl Attempt {
         let mut at = 0;
         while at < self.tries.len() {
             let tried = self.tries[at].advance(secret, &self.greeting, epoll, token);
+            self.was_taken |= !matches!(self.tries[at].stage, Stage::Connecting);
             match tried {
                 Tried::NotYet => at += 1,
                 Tried::Chosen => {
@@ -227,6 +231,7 @@ fn read_up_to(stream: &TcpStream, got: &mut Vec<u8>, most: usize) -> Result<bool
 }
 
 /// Somebody who has connected and not proved anything yet.
+#[derive(Debug)]
 pub(crate) struct Visitor {
     pub(crate) stream: TcpStream,
     /// Since when it is waited for.

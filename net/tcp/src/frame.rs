@@ -12,6 +12,9 @@ pub(crate) const MOST_FRAGMENT: usize = 64 << 10;
 /// Longest packet with its head.
 pub(crate) const LONGEST: usize = FRAGMENT_HEAD + MOST_FRAGMENT;
 
+/// The kind of a packet that is none of the engine's: the rank leaves, and sends no more.
+pub(crate) const GOODBYE_KIND: u8 = 255;
+
 const IN_ONE_PIECE: u8 = 1;
 const FRAGMENT: u8 = 2;
 
@@ -29,6 +32,14 @@ pub(crate) struct Frame {
 /// The bytes are no packet; the stream means nothing from here on.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoFrame;
+
+/// Returns the head of a goodbye.
+pub(crate) fn goodbye() -> Head {
+    Head {
+        kind: GOODBYE_KIND,
+        ..Head::default()
+    }
+}
 
 /// Writes the head of a packet of `len` bytes; `args` are a fragment's. Returns its length.
 pub(crate) fn encode(

@@ -14,11 +14,13 @@
 
 #![forbid(unsafe_code)]
 
+mod attempts;
 mod connect;
 mod frame;
 mod link;
 mod proof;
 mod seal;
+pub mod talk;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -31,7 +33,7 @@ use margay_sys_os::clock::Clock;
 use margay_sys_os::sockets::{self, Epoll, Event};
 use margay_sys_os::user::Mem;
 
-use connect::{Attempt, ETIMEDOUT, Reached, SILENCE, Visited, Visitor};
+use connect::{Attempt, ETIMEDOUT, SILENCE, Visited, Visitor};
 use frame::{FRAGMENT_HEAD, HEAD, MOST_FRAGMENT};
 use link::{Link, Queue, Received};
 use proof::Names;
@@ -69,6 +71,9 @@ const CHECK_EVERY: u32 = 4;
 /// Sleep no longer than this while something has to be looked after again, in nanoseconds.
 const SOON_NS: u64 = 2_000_000;
 
+/// The number in [`Tcp::epoll`] of descriptors that only wake the rank.
+pub const OTHERS: u64 = 3 << 32;
+
 const LISTENER: u64 = 0;
 const PEER: u64 = 1 << 32;
 const VISITOR: u64 = 2 << 32;
@@ -87,11 +92,17 @@ pub struct Wiring {
     pub listener: TcpListener,
     /// Whether packets are encrypted, which all ranks must find alike.
     pub encrypts: bool,
+    /// Whether this rank says goodbye at its end, so that the others know that it is no death.
+    pub says_goodbye: bool,
 }
 
 /// Called with a rank that cannot be reached any more, and the system's number for why; 0 where it
-/// has closed the connection, as it does when its process ends.
+/// has closed the connection, as it does when its process ends, and [`GOODBYE`] where it has said
+/// so before.
 pub type OnLost = Box<dyn Fn(u32, i32) + Send>;
+
+/// Instead of a number of the system: the rank has left.
+pub const GOODBYE: i32 = -1;
 
 /// One rank's connections.
 // Fields: who the rank is, its sockets, the lists by which it finds those that need something, and
@@ -101,6 +112,7 @@ pub struct Tcp {
     job: u64,
     secret: Secret,
     encrypts: bool,
+    says_goodbye: bool,
     listener: TcpListener,
     peers: Vec<Peer>,
     /// The ranks whose links are up.
@@ -164,6 +176,7 @@ impl Tcp {
             job: wiring.job,
             secret: wiring.secret,
             encrypts: wiring.encrypts,
+            says_goodbye: wiring.says_goodbye,
             listener: wiring.listener,
             peers: wiring.addresses.into_iter().map(peer).collect(),
             up: Vec::new(),
@@ -193,6 +206,19 @@ impl Tcp {
     #[must_use]
     pub fn soon(&self) -> Arc<AtomicU64> {
         self.soon.clone()
+    }
+
+    /// Has the rank sleep no longer than this number says, which another transport of the rank sets
+    /// as well. Where they differ, the rank finds out somewhat later that time has passed.
+    pub fn share_soon(&mut self, soon: Arc<AtomicU64>) {
+        self.soon = soon;
+    }
+
+    /// Connects to a rank although nothing is sent to it yet, so that its end is noticed.
+    pub fn reach(&mut self, to: u32) {
+        if matches!(self.peers[to as usize].state, State::Idle) {
+            self.begin(to);
+        }
     }
 
     fn names(&self, to: u32) -> Names {
@@ -226,82 +252,6 @@ impl Tcp {
             self.trying.push(to);
         }
         self.soon.store(SOON_NS * 25, Ordering::Relaxed);
-    }
-
-    /// Goes on with the attempts to reach others.
-    fn advance_attempts(&mut self) -> bool {
-        let now = self.clock.now_ns();
-        self.leave_out_time_away(now);
-        let mut any = false;
-        for rank in std::mem::take(&mut self.trying) {
-            let peer = &mut self.peers[rank as usize];
-            let (pause, errno) = match &mut peer.state {
-                State::Trying(attempt) => {
-                    let began = attempt.began_ns;
-                    match attempt.advance(&self.secret, &self.epoll, Tcp::token(rank)) {
-                        Reached::NotYet if attempt.is_taken() || now - began < ATTEMPT_NS => {
-                            if attempt.is_taken() && now - began >= HELD_NS {
-                                peer.failing_ns = 0;
-                            }
-                            self.trying.push(rank);
-                            continue;
-                        }
-                        Reached::Up(stream, keys) => {
-                            any = true;
-                            let seals = self.encrypts.then(|| Seals::new(&keys, true));
-                            self.raise(rank, Link::new(stream, seals));
-                            continue;
-                        }
-                        Reached::NotYet => (PAUSE_NS, ETIMEDOUT),
-                        Reached::Refused => {
-                            // It is reached, and comes itself.
-                            peer.failing_ns = 0;
-                            (PAUSE_NS, 0)
-                        }
-                        Reached::Failed(errno) => (PAUSE_NS, errno),
-                    }
-                }
-                State::Pausing(until) if now >= *until => {
-                    self.begin(rank);
-                    continue;
-                }
-                State::Pausing(_) => {
-                    self.trying.push(rank);
-                    continue;
-                }
-                _ => continue,
-            };
-            any = true;
-            if peer.failing_ns != 0 && now - peer.failing_ns >= GIVE_UP_NS {
-                self.lose(rank, Some(errno));
-            } else {
-                peer.state = State::Pausing(now + pause);
-                self.trying.push(rank);
-            }
-        }
-        if self.trying.is_empty() {
-            self.soon.store(0, Ordering::Relaxed);
-        }
-        any
-    }
-
-    /// Moves the beginnings of attempts and failures on by the time in which this rank did not look
-    /// after them.
-    fn leave_out_time_away(&mut self, now: u64) {
-        let away = now.saturating_sub(self.looked_ns);
-        self.looked_ns = now;
-        if away < AWAY_NS {
-            return;
-        }
-        for &rank in &self.trying {
-            let peer = &mut self.peers[rank as usize];
-            if peer.failing_ns != 0 {
-                peer.failing_ns = (peer.failing_ns + away).min(now);
-            }
-            if let State::Trying(attempt) = &mut peer.state {
-                attempt.began_ns = (attempt.began_ns + away).min(now);
-            }
-        }
     }
 
     /// Looks whether the hosts at the other ends still answer.
@@ -357,6 +307,7 @@ impl Tcp {
     fn end_of(&mut self, rank: u32, received: &Received) {
         match received {
             Received::Failed(errno) => self.lose(rank, Some(*errno)),
+            Received::Goodbye => self.lose(rank, Some(GOODBYE)),
             _ => self.lose(rank, Some(0)),
         }
     }
@@ -531,6 +482,7 @@ impl Tcp {
                         }
                     }
                     VISITOR => visits = true,
+                    OTHERS => {}
                     _ => accepts = true,
                 }
             }
@@ -655,8 +607,11 @@ impl Transport for Tcp {
             State::Up(link) => link.is_acknowledged(),
             _ => true,
         };
-        let done =
-            self.peers.iter().all(|p| p.queue.is_empty()) && self.up.iter().all(is_acknowledged);
+        // Who leaves before a pair has met cannot say goodbye to it.
+        let has_met = !self.says_goodbye || self.trying.is_empty();
+        let done = has_met
+            && self.peers.iter().all(|p| p.queue.is_empty())
+            && self.up.iter().all(is_acknowledged);
         // The other host's acknowledgement wakes nobody.
         let limit = if done { 0 } else { SOON_NS };
         self.soon.store(limit, Ordering::Relaxed);
@@ -665,6 +620,25 @@ impl Transport for Tcp {
 
     fn forget(&mut self, process: u32) {
         self.lose(process, None);
+    }
+}
+
+impl Drop for Tcp {
+    fn drop(&mut self) {
+        if !self.says_goodbye {
+            return;
+        }
+        let mut head = [0; FRAGMENT_HEAD];
+        let len = frame::encode(&mut head, frame::goodbye(), None, 0);
+        for &rank in &self.up {
+            if let State::Up(link) = &mut self.peers[rank as usize].state {
+                let mut bytes = vec![0; BEFORE];
+                bytes.extend_from_slice(&head[..len]);
+                let first = link.seal(&mut bytes);
+                // Who has no room for it hears of the end of the connection.
+                let _ = link.write(&bytes[first..]);
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use margay_net_transport::{Packet, Sink};
 use margay_sys_os::sockets;
 
 use crate::connect::SILENCE;
-use crate::frame::{self, Frame, LONGEST};
+use crate::frame::{self, Frame, GOODBYE_KIND, LONGEST};
 use crate::seal::{BEFORE, BEHIND, Seals};
 
 /// Bytes of a link that have arrived and not been handed over: room for a packet of any length, and
@@ -39,6 +39,8 @@ pub(crate) struct Link {
 pub(crate) enum Received {
     Nothing,
     Packets,
+    /// The peer has said that it leaves.
+    Goodbye,
     /// The peer has closed it, or its process is gone.
     End,
     /// The system's number for why it failed.
@@ -78,6 +80,9 @@ impl Link {
                 Ok(None) => break,
                 Err(errno) => return Received::Failed(errno),
             };
+            if frame.head.kind == GOODBYE_KIND {
+                return Received::Goodbye;
+            }
             let packet = Packet {
                 head: frame.head,
                 args: frame.args,

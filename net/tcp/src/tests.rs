@@ -40,6 +40,7 @@ fn job_at(
             addresses: ports.iter().map(|&port| (here.clone(), port)).collect(),
             listener,
             encrypts,
+            says_goodbye: false,
         };
         let lost = lost.clone();
         let on_lost = Box::new(move |rank, errno| lost.lock().unwrap().push((rank, errno)));
@@ -293,6 +294,7 @@ fn a_rank_that_comes_late_is_reached() {
             .collect(),
         listener: sockets::listen(Some((port, port))).unwrap(),
         encrypts: false,
+        says_goodbye: false,
     };
     let again = Tcp::new(wiring, Arc::new(SystemClock), Box::new(|_, _| {})).unwrap();
     ranks.insert(1, again);

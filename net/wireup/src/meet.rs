@@ -19,12 +19,12 @@ use margay_core_registry::Facts;
 use margay_core_registry::hosts::{self, Host, Location, SECRET, Table};
 use margay_sys_os::{clock, cpu, process, sockets};
 use margay_sys_shm::layout::Sizes;
-use margay_sys_shm::segment::Segment;
+use margay_sys_shm::segment::{ENV_PORT_RANGE, Segment};
 
 use crate::{Wire, WireError};
 
 /// The variable with the ports at which ranks listen, `FIRST:LAST`.
-pub const VARIABLE_PORTS: &str = "MARGAY_PORT_RANGE";
+pub const VARIABLE_PORTS: &str = ENV_PORT_RANGE;
 
 /// The version of what processes put, which is its first word.
 const VERSION: &str = "1";

@@ -9,6 +9,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::io;
 
+use margay_net_tcp::talk::{Door, Talk};
 use margay_run_mpi::foreign::Address;
 use margay_sys_os::port::{Channel, Listener, no_descriptor};
 
@@ -51,8 +52,8 @@ impl Refusal {
         } else if is(Refusal::Language) {
             "the other side does not understand this one; both must be of the same Margay"
         } else if is(Refusal::Unreachable) {
-            "the other side cannot open the shared memory of this job; it must be on the same machine, of the same user, and \
-             see this process in /proc"
+            "the other side cannot open the shared memory of this job; on the same machine both must be of one user and see each \
+             other in /proc"
         } else if is(Refusal::User) {
             "the port belongs to another user; only processes of one user can connect"
         } else {
@@ -61,15 +62,17 @@ impl Refusal {
     }
 
     /// Tells the other process, which may be gone.
-    pub(crate) fn tell(self, channel: &Channel) {
-        let _ = channel.send(&bytes_of(&[REFUSED, self as i32]));
+    pub(crate) fn tell(self, line: &mut Line) {
+        let _ = line.send(&bytes_of(&[REFUSED, self as i32]));
     }
 }
 
-/// What a root says first: the addresses of its group, and its place among them.
+/// What a root says first: its place in its group, whether its job encrypts what goes to other
+/// hosts, and the addresses of its group.
 #[derive(Debug)]
 pub(crate) struct Hello {
     pub(crate) root: Address,
+    pub(crate) encrypts: bool,
     pub(crate) group: Vec<Address>,
 }
 
@@ -77,17 +80,90 @@ impl Hello {
     /// From the words behind the first; none when their number or the root is not possible, or a
     /// process occurs twice.
     pub(crate) fn from_words(words: &[i32]) -> Option<Hello> {
-        let (&root, addresses) = words.split_first()?;
+        let (&[root, encrypts], addresses) = words.split_first_chunk()?;
         if addresses.len() % Address::WORDS != 0 {
             return None;
         }
         let group = Address::list(addresses);
-        let distinct: HashSet<_> = group.iter().map(|a| (a.job, a.rank)).collect();
+        let distinct: HashSet<_> = group.iter().map(|a| (a.job, a.system, a.rank)).collect();
         if distinct.len() != group.len() {
             return None;
         }
         let root = *group.get(usize::try_from(root).ok()?)?;
-        Some(Hello { root, group })
+        Some(Hello {
+            root,
+            encrypts: encrypts != 0,
+            group,
+        })
+    }
+}
+
+/// A connection to another root: on this host, or over the network.
+pub(crate) enum Line {
+    Near(Channel),
+    Far(Box<Talk>),
+}
+
+impl Line {
+    pub(crate) fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        match self {
+            Line::Near(channel) => channel.send(message),
+            Line::Far(talk) => talk.send(message),
+        }
+    }
+
+    pub(crate) fn receive(&mut self) -> io::Result<Option<Vec<u8>>> {
+        match self {
+            Line::Near(channel) => channel.receive(),
+            Line::Far(talk) => talk.receive(),
+        }
+    }
+}
+
+/// Where those come who connect over the network, and those who have proved the port's secret and
+/// not said HELLO, the oldest first.
+pub(crate) struct FarCallers {
+    door: Door,
+    waiting: VecDeque<(Box<Talk>, u64)>,
+}
+
+impl FarCallers {
+    pub(crate) fn new(door: Door) -> FarCallers {
+        FarCallers {
+            door,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Returns the next connection with a HELLO, when there is one. Does not wait.
+    pub(crate) fn next(&mut self, now_ns: u64) -> Option<(Line, Hello)> {
+        while let Some(talk) = self.door.next(now_ns) {
+            if self.waiting.len() >= MOST {
+                self.waiting.pop_front();
+            }
+            self.waiting.push_back((Box::new(talk), now_ns));
+        }
+        let mut at = 0;
+        while let Some((talk, since_ns)) = self.waiting.get_mut(at) {
+            let heard = match talk.receive() {
+                Ok(None) if now_ns.saturating_sub(*since_ns) < HELLO_NS => {
+                    at += 1;
+                    continue;
+                }
+                Ok(message) => message,
+                Err(_) => None,
+            };
+            let (talk, _) = self.waiting.remove(at)?;
+            let Some(message) = heard else { continue };
+            let mut line = Line::Far(talk);
+            let words = words_of(&message);
+            let hello = words.split_first().filter(|(first, _)| **first == HELLO);
+            match hello.and_then(|(_, words)| Hello::from_words(words)) {
+                Some(hello) => return Some((line, hello)),
+                None => Refusal::Language.tell(&mut line),
+            }
+        }
+        None
     }
 }
 
@@ -125,15 +201,15 @@ impl Callers {
         &mut self,
         listener: &Listener,
         now_ns: u64,
-    ) -> io::Result<Option<(Channel, Hello)>> {
+    ) -> io::Result<Option<(Line, Hello)>> {
         let mut at = 0;
         while let Some((channel, since_ns)) = self.waiting.get_mut(at) {
             match listen(channel) {
                 Heard::Waits if now_ns.saturating_sub(*since_ns) < HELLO_NS => at += 1,
                 heard => {
                     let gone = self.waiting.remove(at).expect("it is there");
-                    if let Some(hello) = settle(&gone.0, heard) {
-                        return Ok(Some((gone.0, hello)));
+                    if let Some(caller) = settle(gone.0, heard) {
+                        return Ok(Some(caller));
                     }
                 }
             }
@@ -158,8 +234,8 @@ impl Callers {
             match heard {
                 Heard::Waits => self.waiting.push_back((channel, now_ns)),
                 heard => {
-                    if let Some(hello) = settle(&channel, heard) {
-                        return Ok(Some((channel, hello)));
+                    if let Some(caller) = settle(channel, heard) {
+                        return Ok(Some(caller));
                     }
                 }
             }
@@ -203,10 +279,10 @@ fn listen(channel: &mut Channel) -> Heard {
 }
 
 /// Returns the HELLO of a connection that is to be taken; others get the reason why they are not.
-fn settle(channel: &Channel, heard: Heard) -> Option<Hello> {
+fn settle(channel: Channel, heard: Heard) -> Option<(Line, Hello)> {
     match heard {
-        Heard::Hello(hello) => return Some(hello),
-        Heard::Refused(refusal) => refusal.tell(channel),
+        Heard::Hello(hello) => return Some((Line::Near(channel), hello)),
+        Heard::Refused(refusal) => refusal.tell(&mut Line::Near(channel)),
         // Late ones may connect again.
         Heard::Waits | Heard::Gone => {}
     }

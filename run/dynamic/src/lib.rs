@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | `deadline` | how long the other side is waited for |
 //! | [`port`] | ports, accept and connect, `MPI_Comm_join` |
+//! | `peer` | the other root: what is said to it and by it |
+//! | `target` | what the name of a port says |
 //! | `callers` | connections to a port, of which any may be hostile |
 //! | [`spawn`] | starting processes |
 //! | [`names`] | published names of services |
@@ -15,8 +17,10 @@
 mod callers;
 mod deadline;
 pub mod names;
+mod peer;
 pub mod port;
 pub mod spawn;
+mod target;
 
 use std::sync::Mutex;
 

@@ -1,86 +1,103 @@
 //! Published names: services and the ports at which they are.
 //!
-//! A name lives as long as the process that published it. The port stands in a nameless file of
-//! that process. Two sockets in the abstract namespace lead to it: one to have the service's name
-//! alone, and one whose own name says which file of which process it is. The kernel lists those, so
-//! looking a name up asks nobody, and nothing is left behind when a process dies. Names are the
-//! user's: others do not see them.
+//! A name lives as long as the process that published it. In a job on one host the process itself
+//! publishes it there (`sys/os/src/services.rs`). A job on several hosts has its names at the
+//! launcher's host, whose relay publishes them in the same way: the process keeps a connection to
+//! its host's agent for each of its names. So names of all jobs that were started from one host are
+//! found by all of them.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{ErrorKind, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::io::ErrorKind;
 
-use margay_sys_os::descriptor::memory_file;
-use margay_sys_os::port::{self, Listener};
-
-use margay_run_mpi::constants::limit::MPI_MAX_PORT_NAME;
+use margay_net_platform::asks::{Ask, VARIABLE};
+use margay_run_engine::Pending;
 use margay_run_mpi::error::*;
 use margay_run_mpi::fail;
+use margay_sys_os::port::Channel;
+use margay_sys_os::services::{Published, look_up};
 
 use super::Dynamic;
 
 /// What this process has published: the port of each service, and what keeps the name.
 #[derive(Default)]
 pub struct Names {
-    published: BTreeMap<String, (String, [Listener; 2], File)>,
+    published: BTreeMap<String, (String, Kept)>,
 }
 
-/// Returns the socket's name for a service: of bounded length, and without characters that the
-/// kernel's list would not show.
-fn socket_name(service: &str) -> String {
-    let half = |salt: u8| {
-        let mut hasher = DefaultHasher::new();
-        (salt, service).hash(&mut hasher);
-        hasher.finish()
-    };
-    format!(
-        "margay-name-{}-{:016x}{:016x}",
-        port::user(),
-        half(0),
-        half(1)
-    )
-}
+/// What keeps a name until it is dropped: the name itself, or the connection to the agent.
+trait Keeps: Send {}
 
-/// Returns the port that stands in this file of a process. Anybody can take a socket's name that
-/// says so: what is no nameless file of a process of this user is not opened.
-fn port_of(pid: u32, number: u32) -> Option<String> {
-    if std::fs::metadata(format!("/proc/{pid}")).ok()?.uid() != port::user() {
-        return None;
-    }
-    let path = format!("/proc/{pid}/fd/{number}");
-    let metadata = std::fs::metadata(&path).ok()?;
-    let is_nameless =
-        std::fs::read_link(&path).ok()?.as_os_str() == "/memfd:margay-spool (deleted)";
-    if !is_nameless || metadata.len() >= MPI_MAX_PORT_NAME as u64 {
-        return None;
-    }
-    std::fs::read_to_string(path).ok()
-}
+impl Keeps for Published {}
+impl Keeps for Channel {}
+
+type Kept = Box<dyn Keeps>;
 
 impl Dynamic<'_> {
+    /// Asks the launcher's host; the connection over which the answer comes. None in a job that has
+    /// no agents.
+    pub(crate) fn ask(&self, ask: &Ask) -> Result<Option<Channel>> {
+        let is_near = self.mpi.own_address().system != 0;
+        let Some(agent) = std::env::var(VARIABLE).ok().filter(|_| !is_near) else {
+            return Ok(None);
+        };
+        let lost = |error: std::io::Error| {
+            let text = format!("the agent of this host cannot be asked: {error}");
+            Error::new(MPI_ERR_OTHER, text)
+        };
+        let channel = Channel::connect(&agent).map_err(lost)?;
+        if !channel.is_trusted() {
+            return Err(lost(ErrorKind::PermissionDenied.into()));
+        }
+        channel.send(&ask.encode()).map_err(lost)?;
+        Ok(Some(channel))
+    }
+
+    /// Waits for the answer to a question.
+    fn answer(&self, channel: &mut Channel) -> Result<String> {
+        let _attending = self.mpi.outside()?.attend();
+        let answer = self.mpi.rank().block(
+            |_| channel.receive().transpose(),
+            |_| Some(Pending::Elsewhere),
+        );
+        match answer {
+            Ok(answer) => Ok(String::from_utf8_lossy(&answer).into_owned()),
+            Err(error) => fail!(
+                MPI_ERR_OTHER,
+                "the launcher's host has not answered: {error}"
+            ),
+        }
+    }
+
     /// `MPI_Publish_name`
     ///
     /// # Errors
     /// When somebody of the same user has published it.
     pub fn publish_name(&self, service: &str, port_name: &str) -> Result<()> {
-        let name = socket_name(service);
-        let taken = |e: std::io::Error| match e.kind() {
-            ErrorKind::AddrInUse => Error::new(
-                MPI_ERR_SERVICE,
-                format!("the service '{service}' is published already"),
-            ),
-            _ => Error::new(MPI_ERR_OTHER, format!("cannot publish '{service}': {e}")),
+        let ask = Ask::Publish {
+            service: service.into(),
+            port: port_name.into(),
         };
-        let alone = Listener::bind(&name).map_err(taken)?;
-        let mut file = memory_file().map_err(taken)?;
-        file.write_all(port_name.as_bytes()).map_err(taken)?;
-        let (pid, number) = (std::process::id(), file.as_raw_fd());
-        let place = Listener::bind(&format!("{name}={pid}:{number}")).map_err(taken)?;
+        let kept = match self.ask(&ask)? {
+            Some(mut channel) => {
+                let refused = self.answer(&mut channel)?;
+                if !refused.is_empty() {
+                    fail!(MPI_ERR_SERVICE, "{refused}");
+                }
+                Box::new(channel) as Kept
+            }
+            None => {
+                let published = Published::new(service, port_name);
+                Box::new(published.map_err(|e| match e.kind() {
+                    ErrorKind::AddrInUse => Error::new(
+                        MPI_ERR_SERVICE,
+                        format!("the service '{service}' is published already"),
+                    ),
+                    _ => Error::new(MPI_ERR_OTHER, format!("cannot publish '{service}': {e}")),
+                })?)
+            }
+        };
         let mut names = self.state.names.lock().expect("no panic under this lock");
-        let entry = (port_name.to_string(), [alone, place], file);
+        let entry = (port_name.to_string(), kept);
         names.published.insert(service.to_string(), entry);
         Ok(())
     }
@@ -92,11 +109,11 @@ impl Dynamic<'_> {
     pub fn unpublish_name(&self, service: &str, port_name: &str) -> Result<()> {
         let mut names = self.state.names.lock().expect("no panic under this lock");
         match names.published.get(service) {
-            Some((port, ..)) if port == port_name => {
+            Some((port, _)) if port == port_name => {
                 names.published.remove(service);
                 Ok(())
             }
-            Some((port, ..)) => fail!(
+            Some((port, _)) => fail!(
                 MPI_ERR_SERVICE,
                 "the service '{service}' is at port '{port}', not at '{port_name}'"
             ),
@@ -112,11 +129,13 @@ impl Dynamic<'_> {
     /// # Errors
     /// When nobody of the same user has published it.
     pub fn lookup_name(&self, service: &str) -> Result<String> {
-        let prefix = format!("{}=", socket_name(service));
-        let found = port::names(&prefix).into_iter().find_map(|name| {
-            let (pid, number) = name.strip_prefix(&prefix)?.split_once(':')?;
-            port_of(pid.parse().ok()?, number.parse().ok()?)
-        });
+        let found = match self.ask(&Ask::Lookup(service.into()))? {
+            Some(mut channel) => {
+                let port = self.answer(&mut channel)?;
+                (!port.is_empty()).then_some(port)
+            }
+            None => look_up(service),
+        };
         match found {
             Some(port) => Ok(port),
             None => fail!(

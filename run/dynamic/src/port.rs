@@ -11,33 +11,43 @@
 //!   <──────────────────────────────────────────────── DONE
 //! ```
 //!
-//! A rank sleeps on its event count while it waits for a message of the socket, so a process that
-//! writes one wakes it: the name of a port says where the event count is.
+//! For a bridge over the network they also send each other, before DONE, where their processes
+//! listen.
+//!
+//! On one host the socket has a name in the abstract namespace. A rank sleeps on its event count
+//! while it waits for a message, so a process that writes one wakes it: the name of a port says
+//! where the event count is. Ports of jobs on several hosts are at the addresses of the root's
+//! host, and their names hold a secret: who has the name may connect. A root that waits for
+//! somebody on another host looks often.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::io::ErrorKind;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use margay_core_group::Group;
+use margay_net_tcp::talk::Door;
+use margay_run_engine::Pending;
 use margay_run_engine::monitor::Tunable;
-use margay_run_engine::{Peers, Pending};
 use margay_sys_os::port::{Channel, Listener};
+use margay_sys_os::sockets::fill_random;
 
 use margay_run_mpi::comm::{Comm, Parts};
 use margay_run_mpi::constants::info::MPI_INFO_NULL;
 use margay_run_mpi::constants::limit::MPI_MAX_PORT_NAME;
 use margay_run_mpi::error::*;
 use margay_run_mpi::fail;
-use margay_run_mpi::foreign::{Address, Agreed, NewBridge};
+use margay_run_mpi::foreign::{Address, Agreed, NewBridge, PLACE_WORDS};
 
 use super::Dynamic;
-use super::callers::{Callers, HELLO, Hello, REFUSED, Refusal, bytes_of, words_of};
+use super::callers::{Callers, FarCallers, HELLO, Hello, Line, Refusal};
 use super::deadline::Deadline;
+use super::peer::Peer;
+use super::target::{Far, Target, parse, socket_name};
 
 /// The first word of each message between roots, beside those of [`callers`](super::callers).
-const WELCOME: i32 = 0x4d47_0002;
+pub(crate) const WELCOME: i32 = 0x4d47_0002;
 const DONE: i32 = 0x4d47_0003;
+const CONTACTS: i32 = 0x4d47_0005;
 
 /// The ports that this process has opened, by name.
 #[derive(Default)]
@@ -48,20 +58,13 @@ pub struct Ports {
 /// A port: a name, and the processes that have connected.
 pub struct Port {
     name: String,
-    listener: Listener,
+    place: Place,
 }
 
-/// The other root.
-pub(crate) struct Peer {
-    channel: Channel,
-    /// Its job's registry and its rank there, to wake it.
-    home: Option<(Arc<dyn Peers>, u32)>,
-    /// How long its first words are waited for.
-    deadline: Deadline,
-    /// What it has said already.
-    hello: Option<Hello>,
-    /// The socket of its port, to connect again when it drops the connection.
-    socket: Option<String>,
+/// Where others connect to.
+enum Place {
+    Near(Listener),
+    Far(Mutex<FarCallers>),
 }
 
 /// How roots come together.
@@ -72,26 +75,6 @@ pub(crate) enum Role<'a> {
     Connect(&'a str, Deadline),
     /// Over a socket that is there.
     Socket(Channel),
-}
-
-impl Peer {
-    fn over(channel: Channel) -> Peer {
-        Peer {
-            channel,
-            home: None,
-            deadline: Deadline::default(),
-            hello: None,
-            socket: None,
-        }
-    }
-
-    fn send(&self, words: &[i32]) -> Result<()> {
-        self.channel.send(&bytes_of(words)).map_err(lost)?;
-        if let Some((home, rank)) = &self.home {
-            home.wake(*rank);
-        }
-        Ok(())
-    }
 }
 
 #[cold]
@@ -105,60 +88,40 @@ fn not_accepted(error: &std::io::Error) -> Error {
     )
 }
 
-/// Returns the words of a message behind the first, which must be `kind`.
-fn understood(message: &[u8], kind: i32, least: usize) -> Result<Vec<i32>> {
-    let mut words = words_of(message);
-    match words.first() {
-        Some(&first) if first == kind && words.len() > least => Ok(words.split_off(1)),
-        Some(&REFUSED) => fail!(MPI_ERR_PORT, "{}", Refusal::text(&words[1..])),
-        _ => fail!(
-            MPI_ERR_PORT,
-            "the other side speaks another language; both must be of the same Margay"
-        ),
-    }
-}
-
-fn lost(error: std::io::Error) -> Error {
-    Error::new(
-        MPI_ERR_PORT,
-        format!("the processes on the other side are gone ({error})"),
-    )
-}
-
-/// Returns the parts of a port's name: process, number of the port in it, descriptor, id of the
-/// segment and rank there.
-fn parse(name: &str) -> Option<(String, Address)> {
-    let mut parts = name.strip_prefix("margay:")?.split(':');
-    let pid = parts.next()?.parse().ok()?;
-    let number = u64::from_str_radix(parts.next()?, 16).ok()?;
-    let address = Address {
-        pid,
-        descriptor: parts.next()?.parse().ok()?,
-        job: parts.next()?.parse().ok()?,
-        rank: parts.next()?.parse().ok()?,
-    };
-    Some((socket_name(pid, number), address))
-}
-
-fn socket_name(pid: u32, number: u64) -> String {
-    format!("margay-port-{pid}-{number:016x}")
-}
-
 impl Dynamic<'_> {
     /// `MPI_Open_port`: the name.
     ///
     /// # Errors
     /// When the system refuses.
     pub fn open_port(&self) -> Result<String> {
-        let port = Arc::new(self.make_port()?);
+        let is_far = self.mpi.own_address().system == 0;
+        let port = Arc::new(self.make_port(is_far)?);
         let name = port.name.clone();
         let mut ports = self.state.ports.lock().expect("no panic under this lock");
         ports.open.insert(name.clone(), port);
         Ok(name)
     }
 
-    pub(crate) fn make_port(&self) -> Result<Port> {
-        self.mpi.outside()?;
+    /// Opens a port: for processes of this host, or over the network for all.
+    pub(crate) fn make_port(&self, is_far: bool) -> Result<Port> {
+        let outside = self.mpi.outside()?;
+        if is_far {
+            let failed = |e| Error::new(MPI_ERR_OTHER, format!("cannot open a port: {e}"));
+            let (listener, contact) = outside.listen().map_err(failed)?;
+            let (mut number, mut secret) = ([0; 8], [0; 32]);
+            fill_random(&mut number).map_err(failed)?;
+            fill_random(&mut secret).map_err(failed)?;
+            let far = Far {
+                contact,
+                number: u64::from_le_bytes(number),
+                secret,
+            };
+            let name = far.name();
+            debug_assert!(name.len() < MPI_MAX_PORT_NAME);
+            let callers = FarCallers::new(Door::new(listener, far.number, secret));
+            let place = Place::Far(Mutex::new(callers));
+            return Ok(Port { name, place });
+        }
         let own = self.mpi.own_address();
         // At random, so that nobody can take the next names away.
         let number = RandomState::new().hash_one(own.rank);
@@ -166,13 +129,15 @@ impl Dynamic<'_> {
             .map_err(|e| Error::new(MPI_ERR_OTHER, format!("cannot open a port: {e}")))?;
         let Address {
             job,
+            system,
             rank,
             pid,
             descriptor,
         } = own;
-        let name = format!("margay:{pid}:{number:016x}:{descriptor}:{job}:{rank}");
+        let name = format!("margay:{pid}:{number:016x}:{descriptor}:{job}:{system:016x}:{rank}");
         debug_assert!(name.len() < MPI_MAX_PORT_NAME);
-        Ok(Port { name, listener })
+        let place = Place::Near(listener);
+        Ok(Port { name, place })
     }
 
     /// `MPI_Close_port`
@@ -293,22 +258,28 @@ impl Dynamic<'_> {
     pub(crate) fn join(&self, how: Role<'_>) -> Result<(Peer, bool)> {
         match how {
             Role::Connect(name, deadline) => {
-                let (socket, address) = parse(name).ok_or_else(|| no_port(name))?;
-                let home = self.mpi.find_home(&address).map_err(|_| no_port(name))?;
-                if address.rank >= home.size() {
-                    return Err(no_port(name));
+                let target = parse(name).ok_or_else(|| no_port(name))?;
+                if let Target::Near(_, address) = &target {
+                    let home = self.mpi.find_home(address).map_err(|_| no_port(name))?;
+                    if address.rank >= home.size() {
+                        return Err(no_port(name));
+                    }
                 }
-                let channel = self.connect(&socket, deadline)?;
-                let channel = channel.map_err(|_| no_port(name))?;
-                let mut peer = Peer::over(channel);
-                peer.home = Some((home, address.rank));
+                let line = self.connect(&target, deadline)?;
+                let mut peer = Peer::over(line.map_err(|_| no_port(name))?);
+                match &target {
+                    Target::Near(_, address) => self.find_event_count(&mut peer, address)?,
+                    Target::Far(_) => peer.attending = Some(self.mpi.outside()?.attend()),
+                }
                 peer.deadline = deadline;
-                peer.socket = Some(socket);
+                peer.target = Some(target);
                 Ok((peer, false))
             }
             Role::Accept(port, hope) => Ok((self.accept(port, hope)?, true)),
             Role::Socket(channel) => {
-                let mut peer = Peer::over(channel);
+                let mut peer = Peer::over(Line::Near(channel));
+                // Who is at the other end is not known yet.
+                peer.attending = Some(self.mpi.outside()?.attend());
                 let own = self.mpi.own_address();
                 let mut words = vec![HELLO];
                 words.extend(own.words());
@@ -330,97 +301,38 @@ impl Dynamic<'_> {
     /// Waits at a port for a process that says HELLO and can be reached; others are dropped.
     fn accept(&self, port: &Port, hope: &mut dyn FnMut() -> Result<()>) -> Result<Peer> {
         let mut callers = Callers::default();
+        let attending = match &port.place {
+            Place::Near(_) => None,
+            Place::Far(_) => Some(self.mpi.outside()?.attend()),
+        };
+        let mut next = |now_ns| match &port.place {
+            Place::Near(listener) => callers.next(listener, now_ns),
+            Place::Far(callers) => {
+                let mut callers = callers.lock().expect("no panic under this lock");
+                Ok(callers.next(now_ns))
+            }
+        };
         loop {
-            let (channel, hello) = self.mpi.rank().block(
-                |_| match callers.next(&port.listener, self.mpi.rank().clock().now_ns()) {
+            let (line, hello) = self.mpi.rank().block(
+                |_| match next(self.mpi.rank().clock().now_ns()) {
                     Ok(None) => hope().err().map(Err),
                     Ok(Some(caller)) => Some(Ok(caller)),
                     Err(error) => Some(Err(not_accepted(&error))),
                 },
                 |_| Some(Pending::Elsewhere),
             )?;
-            let mut peer = Peer::over(channel);
+            let mut peer = Peer::over(line);
             match self.find_event_count(&mut peer, &hello.root) {
                 Ok(()) => {
                     peer.hello = Some(hello);
+                    if attending.is_some() {
+                        peer.attending = attending;
+                    }
                     return Ok(peer);
                 }
-                Err(_) => Refusal::Unreachable.tell(&peer.channel),
+                Err(_) => Refusal::Unreachable.tell(&mut peer.line),
             }
         }
-    }
-
-    /// Connects to a socket, for whose queue it waits. The inner error says that nobody of this
-    /// user listens there.
-    fn connect(&self, socket: &str, deadline: Deadline) -> Result<std::io::Result<Channel>> {
-        self.mpi.rank().block(
-            |_| match Channel::connect(socket) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => deadline
-                    .check(self.mpi.rank().clock(), "accepted at the port")
-                    .err()
-                    .map(Err),
-                Ok(channel) if !channel.is_trusted() => {
-                    Some(Ok(Err(ErrorKind::PermissionDenied.into())))
-                }
-                connected => Some(Ok(connected)),
-            },
-            |_| Some(Pending::Elsewhere),
-        )
-    }
-
-    /// Says HELLO to a root that accepts; its WELCOME. A connection that it drops is made again as
-    /// long as it listens.
-    fn greet(&self, peer: &mut Peer, hello: &[i32], least: usize) -> Result<Vec<i32>> {
-        loop {
-            let deadline = peer.deadline;
-            let error = match peer.send(hello) {
-                Ok(()) => match self.receive_message(peer)? {
-                    Ok(message) => return understood(&message, WELCOME, least),
-                    Err(error) => lost(error),
-                },
-                Err(error) => error,
-            };
-            let Some(socket) = &peer.socket else {
-                return Err(error);
-            };
-            match self.connect(socket, deadline)? {
-                Ok(channel) => peer.channel = channel,
-                Err(_) => return Err(error),
-            }
-        }
-    }
-
-    fn find_event_count(&self, peer: &mut Peer, address: &Address) -> Result<()> {
-        let home = self.mpi.find_home(address);
-        let home = home.map_err(|e| Error::new(MPI_ERR_PORT, e.to_string()))?;
-        if address.rank >= home.size() {
-            fail!(MPI_ERR_PORT, "the other side is not a rank of its job");
-        }
-        peer.home = Some((home, address.rank));
-        Ok(())
-    }
-
-    /// Waits for a message of the other root; its words behind the first, at least `least` of them.
-    fn receive_from_root(&self, peer: &mut Peer, kind: i32, least: usize) -> Result<Vec<i32>> {
-        let message = self.receive_message(peer)?.map_err(lost)?;
-        peer.deadline = Deadline::default();
-        understood(&message, kind, least)
-    }
-
-    /// Waits for a message of the other root. The inner error says that the connection is gone.
-    fn receive_message(&self, peer: &mut Peer) -> Result<std::io::Result<Vec<u8>>> {
-        self.mpi.rank().block(
-            |_| match peer.channel.receive() {
-                Ok(None) => peer
-                    .deadline
-                    .check(self.mpi.rank().clock(), "accepted at the port")
-                    .err()
-                    .map(Err),
-                Ok(Some(message)) => Some(Ok(Ok(message))),
-                Err(error) => Some(Ok(Err(error))),
-            },
-            |_| Some(Pending::Elsewhere),
-        )
     }
 
     /// Makes an inter-communicator of `comm` and of the group of the root whom `join` finds. The
@@ -448,7 +360,14 @@ impl Dynamic<'_> {
         let words = self.mpi.tell_group(comm, root, words, problem)?;
         let agreed = Agreed::from_words(&own, &words);
         let _connecting = self.mpi.begin_connecting();
-        let met = self.mpi.meet(&agreed);
+        let ways = self.mpi.find_ways(comm, root, &agreed, |ours| {
+            let Some((peer, _)) = &mut held else {
+                fail!(MPI_ERR_INTERN, "the root has met nobody");
+            };
+            peer.send(&[&[CONTACTS], ours].concat())?;
+            self.receive_from_root(peer, CONTACTS, 0)
+        })?;
+        let met = self.mpi.meet(&agreed, ways);
         // Everybody must have joined before anybody may rely on it or end.
         let mut joined = [i32::from(met.is_ok())];
         self.and_words(comm, &mut joined)?;
@@ -489,14 +408,22 @@ impl Dynamic<'_> {
     ) -> Result<(Peer, Option<NewBridge>, Vec<i32>)> {
         let list = |all: &[Address]| all.iter().flat_map(Address::words).collect::<Vec<i32>>();
         let inner = self.mpi.propose_for(self.mpi.spans(comm))? as i32;
-        let nowhere = [0; Address::WORDS];
         if !makes {
-            let mut hello = vec![HELLO, comm.rank as i32];
+            let encrypts = self.mpi.outside()?.encrypts();
+            let mut hello = vec![HELLO, comm.rank as i32, i32::from(encrypts)];
             hello.extend(list(own));
-            // Number, whether there is a bridge, bridge, addresses.
-            let welcome = self.greet(&mut peer, &hello, 2 + Address::WORDS)?;
+            // Number, which bridge there is, its place, addresses.
+            let welcome = self.greet(&mut peer, &hello, 2 + PLACE_WORDS)?;
             peer.deadline = Deadline::default();
-            let how = if welcome[1] == 0 { 0 } else { 2 };
+            let how = match welcome[1] {
+                0 => 0,
+                1 => 2,
+                3 => 4,
+                _ => fail!(
+                    MPI_ERR_PORT,
+                    "the other side's WELCOME names no bridge that there is"
+                ),
+            };
             let mut words = vec![welcome[0], inner, how];
             words.extend(&welcome[2..]);
             return Ok((peer, None, words));
@@ -505,7 +432,7 @@ impl Dynamic<'_> {
             Some(hello) => hello,
             // Over a socket of the program.
             None => {
-                let words = self.receive_from_root(&mut peer, HELLO, 1)?;
+                let words = self.receive_from_root(&mut peer, HELLO, 2)?;
                 let Some(hello) = Hello::from_words(&words) else {
                     fail!(MPI_ERR_PORT, "the other side's HELLO contradicts itself");
                 };
@@ -513,27 +440,26 @@ impl Dynamic<'_> {
                 hello
             }
         };
+        let encrypts = hello.encrypts;
         let remote = hello.group;
         if let Some(both) = remote.iter().find(|r| own.iter().any(|o| o.same(r))) {
-            Refusal::BothSides.tell(&peer.channel);
+            Refusal::BothSides.tell(&mut peer.line);
             fail!(
                 MPI_ERR_COMM,
                 "the process with pid {} is on both sides; the groups must be disjoint",
                 both.pid
             );
         }
-        let first = own[0].job;
-        let alike = own.iter().chain(&remote).all(|a| a.job == first);
+        let alike = own.iter().chain(&remote).all(|a| a.is_of_job(&own[0]));
         let bridge = if alike {
             None
         } else {
-            Some(self.mpi.make_bridge(own.len() + remote.len())?)
+            Some(self.mpi.make_bridge(own, &remote, encrypts)?)
         };
-        let place = bridge.as_ref().map_or(nowhere, |b| b.address.words());
+        let (how, place) = Agreed::how(bridge.as_ref());
         let id = self.mpi.propose_for(!alike)? as i32;
-        let how = i32::from(bridge.is_some());
         let mut welcome = vec![WELCOME, id, how];
-        welcome.extend(place);
+        welcome.extend(&place);
         welcome.extend(list(own));
         peer.send(&welcome)?;
         let mut words = vec![id, inner, how];
@@ -585,6 +511,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use margay_core_registry::Facts;
+    use margay_net_platform::this_system;
     use margay_net_shm::platform;
     use margay_net_transport::Thresholds;
     use margay_run_engine::{JobAddress, Limits, Policy, Rank};
@@ -614,6 +541,7 @@ mod tests {
     fn address(home: &Segment, rank: u32) -> [i32; Address::WORDS] {
         let job = JobAddress {
             id: home.id(),
+            system: this_system(),
             pid: std::process::id(),
             descriptor: home.fd().as_raw_fd(),
         };
@@ -668,8 +596,8 @@ mod tests {
                 cases.push(vec![hello.clone(), second, vec![DONE]]);
             }
             for rank in nowhere {
-                cases.push(vec![hello.clone(), said(HELLO, &[&[0], &first, &rank])]);
-                let welcome = said(WELCOME, &[&[7, 0], &[0; Address::WORDS], &rank]);
+                cases.push(vec![hello.clone(), said(HELLO, &[&[0, 0], &first, &rank])]);
+                let welcome = said(WELCOME, &[&[7, 0], &[0; PLACE_WORDS], &rank]);
                 cases.push(vec![hello.clone(), welcome, vec![DONE, 1]]);
             }
         }

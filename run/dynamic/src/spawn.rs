@@ -3,14 +3,17 @@
 //! The root runs the launcher beside this library with the port at which it waits. That launcher
 //! leaves the root's family (it becomes an orphan, which the launcher of this job adopts), keeps a
 //! connection to the root until its job has ended, and reports over it when it could not start the
-//! processes.
+//! processes. In a job on several hosts the root asks its host's agent instead, and the relay at
+//! the launcher's host runs that launcher: from there all hosts of the job can be reached.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use margay_net_platform::asks::{Ask, Program, Spawn};
 use margay_sys_os::port::Channel;
 use margay_sys_shm::segment::{ENV_PARENT, ENV_SPAWN};
 
@@ -21,7 +24,8 @@ use margay_run_mpi::launcher::launcher;
 use margay_run_mpi::{fail, host_name};
 
 use super::Dynamic;
-use super::port::{Peer, Role};
+use super::peer::Peer;
+use super::port::Role;
 
 /// One program of a spawn.
 #[derive(Clone, Debug)]
@@ -90,19 +94,16 @@ impl Spawned {
         }
     }
 
-    /// Returns the launcher's words for this program.
-    fn words(&self, processes: u32) -> Result<Vec<String>> {
-        let mut words = vec!["-n".to_string(), processes.to_string()];
-        if let Some(host) = self.hint("host")
-            && host != "localhost"
-            && host != host_name()
-        {
-            fail!(
-                MPI_ERR_SPAWN,
-                "host is '{host}'; processes run on this machine only, '{}'",
-                host_name()
-            );
-        }
+    /// Returns the hosts on which it shall run, as the launcher's `-host` takes them; empty where
+    /// the program leaves that open.
+    fn hosts(&self) -> String {
+        let hosts = self.hint("host").or_else(|| self.hint("hosts"));
+        hosts.unwrap_or_default().trim().to_string()
+    }
+
+    /// Returns the launcher's words for this program, without processes and hosts.
+    fn words(&self) -> Result<Vec<String>> {
+        let mut words = Vec::new();
         if let Some(directory) = self.hint("wdir") {
             words.extend(["-wdir".to_string(), directory.to_string()]);
         }
@@ -207,35 +208,34 @@ impl Dynamic<'_> {
         handle
     }
 
-    fn launch(&self, words: Vec<String>) -> Result<(Peer, bool)> {
-        let port = self.make_port()?;
-        let failed = |what: &str, e: io::Error| Error::new(MPI_ERR_SPAWN, format!("{what}: {e}"));
-        // No other process can get hold of this connection, as it could with a name.
-        let connection = Channel::to_standard_input();
-        let (mut channel, theirs) =
-            connection.map_err(|e| failed("cannot wait for processes", e))?;
-        let launcher = launcher();
-        // It forks and its first process ends at once, so it is nobody's child here.
-        let started = Command::new(&launcher)
-            .arg0("mpiexec")
-            .args(words)
-            .env(ENV_SPAWN, port.name())
-            .env_remove(ENV_PARENT)
-            .stdin(theirs)
-            .status();
-        match started {
-            Ok(status) if !status.success() => fail!(
-                MPI_ERR_SPAWN,
-                "the launcher '{}' ended at once ({status})",
-                launcher.display()
-            ),
-            // Where nobody waits for children, the status cannot be read.
-            Err(e) if e.raw_os_error() != Some(10) => {
-                let what = format!("cannot run the launcher '{}'", launcher.display());
-                return Err(failed(&what, e));
-            }
-            _ => {}
-        }
+    /// Starts a launcher for the programs, on this host or, where the job has agents, on that of
+    /// its own launcher.
+    fn launch(&self, programs: Vec<Program>) -> Result<(Peer, bool)> {
+        let is_here = |hosts: &str| {
+            let names = hosts.split(',').map(|name| name.split(':').next());
+            names.flatten().all(|name| {
+                name.is_empty() || name == "localhost" || name.eq_ignore_ascii_case(&host_name())
+            })
+        };
+        let has_agents = self.mpi.own_address().system == 0;
+        let is_far = has_agents || !programs.iter().all(|program| is_here(&program.hosts));
+        let port = self.make_port(is_far)?;
+        let mut channel = if has_agents {
+            let ask = Ask::Spawn(Spawn {
+                port: port.name().into(),
+                programs,
+                environment: std::env::vars_os().collect(),
+                directory: std::env::current_dir().unwrap_or_default().into(),
+            });
+            self.ask(&ask)?.ok_or_else(|| {
+                Error::new(
+                    MPI_ERR_SPAWN,
+                    "a job on several hosts spawns by the agents of mpiexec, and another launcher has started this one",
+                )
+            })?
+        } else {
+            start_launcher(&programs, port.name(), is_far)?
+        };
         let mut hope = || match channel.receive() {
             Ok(None) => Ok(()),
             Ok(Some(text)) => {
@@ -250,24 +250,66 @@ impl Dynamic<'_> {
     }
 }
 
-/// Returns the words for the launcher, and the numbers of processes.
-fn prepare(programs: Vec<Spawned>) -> Result<(Vec<i32>, Vec<String>)> {
+/// Runs the launcher beside this library. `names_hosts`: the programs' hosts are others than this
+/// one.
+fn start_launcher(programs: &[Program], port: &str, names_hosts: bool) -> Result<Channel> {
+    let failed = |what: &str, e: io::Error| Error::new(MPI_ERR_SPAWN, format!("{what}: {e}"));
+    // No other process can get hold of this connection, as it could with a name.
+    let connection = Channel::to_standard_input();
+    let (channel, theirs) = connection.map_err(|e| failed("cannot wait for processes", e))?;
+    let launcher = launcher();
+    let mut command = Command::new(&launcher);
+    command.arg0("mpiexec");
+    for (at, program) in programs.iter().enumerate() {
+        if at > 0 {
+            command.arg(":");
+        }
+        command.arg("-n").arg(program.processes.to_string());
+        if names_hosts {
+            let named = Some(&program.hosts[..]).filter(|hosts| !hosts.is_empty());
+            command.arg("-host").arg(named.unwrap_or("localhost"));
+        }
+        command.args(&program.words);
+    }
+    // It forks and its first process ends at once, so it is nobody's child here.
+    let started = command
+        .env(ENV_SPAWN, port)
+        .env_remove(ENV_PARENT)
+        .stdin(theirs)
+        .status();
+    match started {
+        Ok(status) if !status.success() => fail!(
+            MPI_ERR_SPAWN,
+            "the launcher '{}' ended at once ({status})",
+            launcher.display()
+        ),
+        // Where nobody waits for children, the status cannot be read.
+        Err(e) if e.raw_os_error() != Some(10) => {
+            let what = format!("cannot run the launcher '{}'", launcher.display());
+            Err(failed(&what, e))
+        }
+        _ => Ok(channel),
+    }
+}
+
+/// Returns the programs for the launcher, and the numbers of processes.
+fn prepare(asked: Vec<Spawned>) -> Result<(Vec<i32>, Vec<Program>)> {
     let mut counts = Vec::new();
-    let mut words = Vec::new();
-    for mut program in programs {
+    let mut programs = Vec::new();
+    for mut program in asked {
         program.read_file()?;
         let processes = program.processes()?;
         counts.extend([program.most, processes as i32]);
-        if processes == 0 {
-            continue;
+        if processes > 0 {
+            programs.push(Program {
+                processes,
+                hosts: program.hosts(),
+                words: program.words()?.into_iter().map(OsString::from).collect(),
+            });
         }
-        if !words.is_empty() {
-            words.push(":".to_string());
-        }
-        words.extend(program.words(processes)?);
     }
-    if words.is_empty() {
+    if programs.is_empty() {
         fail!(MPI_ERR_SPAWN, "no process is to be spawned");
     }
-    Ok((counts, words))
+    Ok((counts, programs))
 }

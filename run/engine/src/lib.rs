@@ -31,7 +31,9 @@ pub use collective::{Buffer, Collective, Execution, Operator, Reduction, UserOp,
 pub use data::{Data, copy};
 pub use engine::{Engine, Sent, Task};
 pub use margay_core_matching::{Envelope, Pattern};
-pub use margay_net_platform::{Clock, JobAddress, Outside, Peers, SystemClock};
+pub use margay_net_platform::{
+    Attending, Clock, Contact, Crossing, JobAddress, Outside, Peers, SystemClock,
+};
 pub use margay_net_transport::{SHORT, WHOLE};
 pub use policy::Policy;
 pub use progress_hook::ProgressHook;

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use margay_net_platform::{JobAddress, Peers};
-use margay_net_transport::World;
+use margay_net_platform::{Crossing, JobAddress, Peers};
+use margay_net_transport::{Transport, World};
 
 use crate::rank::Rank;
 
@@ -26,6 +26,17 @@ pub struct Joined {
 }
 
 impl Joined {
+    fn on((peers, transport): (Arc<dyn Peers>, Box<dyn Transport>)) -> Joined {
+        let world = World {
+            key: peers.id(),
+            transport,
+            processes: Vec::new(),
+            routed: Vec::new(),
+            wakes: Vec::new(),
+        };
+        Joined { peers, world }
+    }
+
     /// Returns the world of the processes on the bridge, in the order of their ranks there.
     #[must_use]
     pub fn world(mut self, members: Vec<Member>) -> World {
@@ -52,14 +63,17 @@ impl Rank {
         let Some(outside) = self.outside() else {
             return Err(io::Error::other("this rank reaches no other jobs"));
         };
-        let (peers, transport) = outside.join_bridge(bridge, me)?;
-        let world = World {
-            key: peers.id(),
-            transport,
-            processes: Vec::new(),
-            routed: Vec::new(),
-            wakes: Vec::new(),
+        Ok(Joined::on(outside.join_bridge(bridge, me)?))
+    }
+
+    /// Joins a bridge over the network.
+    ///
+    /// # Errors
+    /// When there is no descriptor left, or this rank reaches no other hosts.
+    pub fn cross(&self, crossing: Crossing) -> io::Result<Joined> {
+        let Some(outside) = self.outside() else {
+            return Err(io::Error::other("this rank reaches no other jobs"));
         };
-        Ok(Joined { peers, world })
+        Ok(Joined::on(outside.cross(crossing)?))
     }
 }

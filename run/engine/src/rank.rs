@@ -537,13 +537,14 @@ impl Rank {
         self.engine.lock().join(world);
     }
 
-    /// Gives up the world with this key if nothing is on its way to or from `processes`. Returns
-    /// whether it did.
+    /// Gives up the world with this key if nothing is on its way to or from `processes`, nor to
+    /// others where that cannot be told apart. Returns whether it did.
     pub fn part(&self, key: u64, processes: &[u32]) -> bool {
         let mut engine = self.engine.lock();
-        let quiet = processes
-            .iter()
-            .all(|&p| engine.is_dead(p) || engine.is_quiet(p));
+        let quiet = engine.transport().is_flushed()
+            && processes
+                .iter()
+                .all(|&p| engine.is_dead(p) || engine.is_quiet(p));
         if quiet {
             engine.part(key);
             self.failures.forget(processes);

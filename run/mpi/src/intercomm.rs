@@ -7,7 +7,7 @@ use margay_core_group::Group;
 use crate::comm::Comm;
 use crate::error::*;
 use crate::exchange::Words;
-use crate::foreign::{Address, Agreed, NewBridge};
+use crate::foreign::{Address, Agreed, NewBridge, PLACE_WORDS};
 use crate::{Mpi, fail};
 
 impl Mpi {
@@ -59,7 +59,16 @@ impl Mpi {
         let words = self.tell_group(local, local_leader as u32, words, problem)?;
         let agreed = Agreed::from_words(&own, &words);
         let _connecting = self.begin_connecting();
-        let met = self.meet(&agreed);
+        let ways = self.find_ways(local, local_leader as u32, &agreed, |ours| {
+            let Some((peer, process, tag, _)) = &held else {
+                fail!(MPI_ERR_INTERN, "the leader has met nobody");
+            };
+            self.send_words(peer, *process, *tag, &[ours.len() as i32]);
+            self.send_words(peer, *process, *tag, ours);
+            let length = self.receive_words(peer, *process, *tag, 1)?[0];
+            self.receive_words(peer, *process, *tag, length.max(0) as usize)
+        })?;
+        let met = self.meet(&agreed, ways);
         if agreed.bridge.is_some() {
             // Everybody must have joined before the bridge may be let go of.
             let joined = self.gather_all(local, &[i32::from(met.is_ok())])?;
@@ -110,9 +119,11 @@ impl Mpi {
         let ours: Words = own.iter().flat_map(Address::words).collect();
         let foreign = self.spans(local) || self.spans(&peer);
         let (id, inner) = (self.propose_for(foreign)?, self.propose(local)?);
-        self.send_words(&peer, process, tag, &[own.len() as i32, id as i32]);
+        let encrypts = self.rank().outside().is_some_and(|o| o.encrypts());
+        let sizes = [own.len() as i32, id as i32, i32::from(encrypts)];
+        self.send_words(&peer, process, tag, &sizes);
         self.send_words(&peer, process, tag, &ours);
-        let theirs = self.receive_words(&peer, process, tag, 2)?;
+        let theirs = self.receive_words(&peer, process, tag, 3)?;
         let length = theirs[0] as usize * Address::WORDS;
         let words = self.receive_words(&peer, process, tag, length)?;
         let remote = Address::list(&words);
@@ -124,20 +135,18 @@ impl Mpi {
             );
         }
         // Both sides find the same, and the same one of them makes the bridge.
-        let alike = own.iter().chain(&remote).all(|a| a.job == own[0].job);
+        let alike = own.iter().chain(&remote).all(|a| a.is_of_job(&own[0]));
         let (how, bridge, place) = if alike {
-            (0, None, vec![0; Address::WORDS])
+            let (how, place) = Agreed::how(None);
+            (how, None, place)
         } else if own[0] < remote[0] {
-            let bridge = self.make_bridge(own.len() + remote.len())?;
-            let place = bridge.address.words().to_vec();
-            self.send_words(&peer, process, tag, &place);
-            (1, Some(bridge), place)
+            let bridge = self.make_bridge(own, &remote, theirs[2] != 0)?;
+            let (how, place) = Agreed::how(Some(&bridge));
+            self.send_words(&peer, process, tag, &[&[how], &place[..]].concat());
+            (how, Some(bridge), place)
         } else {
-            (
-                2,
-                None,
-                self.receive_words(&peer, process, tag, Address::WORDS)?,
-            )
+            let mut words = self.receive_words(&peer, process, tag, 1 + PLACE_WORDS)?;
+            (words.remove(0) + 1, None, words)
         };
         let mut agreed = vec![id.min(theirs[1] as u32) as i32, inner as i32, how];
         agreed.extend(place);

@@ -22,6 +22,7 @@
 //! | [`extent`] | ranges of plain files: pieces at offsets, taking space and giving it back |
 //! | [`mod@file`] | files: access at offsets from claimed memory, sizes, locks on ranges |
 //! | [`port`] | named sockets over which processes without common memory meet |
+//! | [`services`] | published names, which vanish with the process that published them |
 //! | [`descriptor`] | waiting for many descriptors, writing without blocking |
 //! | [`fence`] | a full fence between threads that only the rare side pays for |
 //! | [`symbols`] | symbols by name, libraries, the code of a library |
@@ -62,6 +63,8 @@ pub mod pmix;
 pub mod port;
 #[cfg(not(loom))]
 pub mod process;
+#[cfg(not(loom))]
+pub mod services;
 #[cfg(not(loom))]
 pub mod signal;
 #[cfg(not(loom))]

@@ -56,6 +56,12 @@ impl Listener {
     }
 }
 
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// One end of a connection. Messages arrive whole and in order.
 #[derive(Debug)]
 pub struct Channel {

@@ -53,6 +53,8 @@ pub const ENV_LAUNCHER: &str = "MARGAY_LAUNCHER";
 pub const ENV_SPAWN: &str = "MARGAY_SPAWN";
 /// The environment variable that tells a spawned rank the port at which its parents wait.
 pub const ENV_PARENT: &str = "MARGAY_PARENT";
+/// The environment variable with the ports at which ranks may listen, `FIRST:LAST`.
+pub const ENV_PORT_RANGE: &str = "MARGAY_PORT_RANGE";
 
 /// A mapping of the job's segment. Cheap to share by `Arc`; all access is through atomics or
 /// through the typed parts ([`crate::ring`], [`crate::pool`], [`crate::board`]).

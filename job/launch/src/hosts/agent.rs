@@ -16,7 +16,9 @@ use margay_sys_os::descriptor::{PollSet, set_nonblocking};
 use margay_sys_os::process;
 use margay_sys_os::signal::SignalSet;
 use margay_sys_os::sockets::own_addresses;
+use margay_sys_shm::segment::ENV_PORT_RANGE;
 
+use super::asks::Asks;
 use super::local::{self, Input, Local, Output};
 use super::mirror::{Ended, Reporter};
 use super::task::Task;
@@ -56,6 +58,8 @@ pub fn serve() -> io::Result<()> {
         said: Instant::now(),
         leave_by: None,
         reporter: Reporter::default(),
+        // Without it the ranks run, and cannot ask.
+        asks: Asks::new().ok(),
     };
     agent.run();
     Ok(())
@@ -83,6 +87,8 @@ struct Agent {
     leave_by: Option<Instant>,
     /// What the relay knows of what the ranks do.
     reporter: Reporter,
+    /// What the ranks ask of the launcher's host.
+    asks: Option<Asks>,
 }
 
 #[derive(Default)]
@@ -110,6 +116,9 @@ impl Agent {
                 .then(|| poll.add_readable(self.input.as_fd()));
             let write = (!self.queue.is_empty()).then(|| poll.add_writable(self.output.as_fd()));
             let places = self.register(&mut poll);
+            for descriptor in self.asks.iter().flat_map(Asks::descriptors) {
+                poll.add_readable(descriptor);
+            }
             let silence = self.heard + Duration::from_millis(wire::SILENCE_MS);
             let beat = self.said + Duration::from_millis(wire::BEAT_MS);
             let next = self.leave_by.unwrap_or(silence.min(beat));
@@ -123,6 +132,7 @@ impl Agent {
                 self.hear();
             }
             self.pass_on(&poll, &places);
+            self.pass_questions_on();
             self.tick();
             if write.is_some_and(|at| poll.ready(at).writable) || !self.queue.is_empty() {
                 self.write();
@@ -222,6 +232,18 @@ impl Agent {
                     input.is_over |= bytes.is_empty();
                 }
             }
+            kind::ANSWER => {
+                let (number, answer) = (from.number()?, from.bytes()?);
+                if let Some(asks) = &mut self.asks {
+                    asks.answer(number, answer);
+                }
+            }
+            kind::HUNG_UP => {
+                let number = from.number()?;
+                if let Some(asks) = &mut self.asks {
+                    asks.hang_up(number);
+                }
+            }
             kind::ENDED => {
                 if let Stage::Running(_, local) = &self.stage {
                     Ended::decode(body)?.enter(&local.segment);
@@ -232,6 +254,16 @@ impl Agent {
         Ok(())
     }
 
+    fn pass_questions_on(&mut self) {
+        let mut said = Vec::new();
+        if let Some(asks) = &mut self.asks {
+            asks.turn(&mut said);
+        }
+        if !said.is_empty() {
+            self.say(&said);
+        }
+    }
+
     /// Takes the launcher's place in the system as far as the ranks see it, and listens.
     fn prepare(&mut self, task: Box<Task>) {
         for (name, value) in &task.environment {
@@ -239,6 +271,9 @@ impl Agent {
             if !bytes.is_empty() && !bytes.contains(&b'=') {
                 process::set_variable(name, value);
             }
+        }
+        if let Some((first, last)) = task.ports {
+            process::set_variable(ENV_PORT_RANGE, format!("{first}:{last}"));
         }
         let entered = std::env::set_current_dir(&task.directory).map_err(|error| {
             LaunchError::usage(format!(
@@ -279,7 +314,8 @@ impl Agent {
     fn go(&mut self, hosts: &[Host], locations: &[Location]) {
         match std::mem::replace(&mut self.stage, Stage::New) {
             Stage::Ready(task, listeners) => {
-                match local::start(&task, listeners, (hosts, locations)) {
+                let agent = self.asks.as_ref().map(|asks| &asks.name[..]);
+                match local::start(&task, listeners, (hosts, locations), agent) {
                     Ok(local) => self.stage = Stage::Running(task, local),
                     Err(error) => self.fail(&error),
                 }

@@ -18,6 +18,7 @@ use margay_sys_shm::segment::Segment;
 use super::task::Task;
 use super::wire;
 use crate::binding::{Lease, place};
+use crate::environment::Ties;
 use crate::frameworks::Devices;
 use crate::guard::{self, Guard, Plan, RankStart};
 use crate::plan::{Binding, Job, LaunchError};
@@ -71,11 +72,13 @@ pub(super) fn listeners(task: &Task) -> Result<Vec<TcpListener>, LaunchError> {
     })
 }
 
-/// Starts the ranks. `listeners` are theirs; `all` are the hosts and the locations of all ranks.
+/// Starts the ranks. `listeners` are theirs; `all` are the hosts and the locations of all ranks;
+/// `agent` is the socket at which the ranks reach the agent.
 pub(super) fn start(
     task: &Task,
     listeners: Vec<TcpListener>,
     (hosts, locations): (&[Host], &[Location]),
+    agent: Option<&str>,
 ) -> Result<Local, LaunchError> {
     let job = &task.job;
     let ranks = task.all.len() as u32;
@@ -98,7 +101,11 @@ pub(super) fn start(
         .or_else(|_| segment.fd().try_clone_to_owned())
         .map_err(failed)?;
     let devices = Devices::default();
-    let programs = setup::programs(job, &segment_fd, (ranks, own, usable), None, &devices)?;
+    let ties = Ties {
+        parent: task.parent.as_deref(),
+        agent,
+    };
+    let programs = setup::programs(job, &segment_fd, (ranks, own, usable), ties, &devices)?;
     let (mut outputs, mut inputs, mut starts) = (Vec::new(), Vec::new(), Vec::new());
     let null = Arc::new(OwnedFd::from(File::open("/dev/null").map_err(failed)?));
     let parts = task.ranks.iter().zip(listeners).zip(placement.cores);

@@ -17,10 +17,12 @@
 //! | `relay` | the process that stands between the launcher and the agents |
 //! | `connection` | the relay's end of one agent |
 //! | [`agent`] | the agent |
+//! | `asks` | questions of ranks, which the relay answers |
 //! | `local` | the ranks of the agent's host |
 //! | `mirror` | what one host learns of the ranks of others |
 
 pub mod agent;
+mod asks;
 mod connection;
 mod local;
 mod mirror;

@@ -5,12 +5,15 @@
 //! It starts the agents, tells each what the others need to know, and ends them all when the
 //! launcher or one of them is gone.
 
+mod answers;
 mod losses;
+mod plan;
 
+use answers::Answers;
 use losses::LostLink;
+pub(crate) use plan::Plan;
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::IpAddr;
@@ -19,21 +22,19 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use margay_core_registry::hosts::{Host, Location, SECRET};
+use margay_core_registry::hosts::{Host, Location};
+use margay_job_registry::has_launchers;
 use margay_sys_os::descriptor::{Outlet, PollSet, Wrote, reopen_for_reading, set_nonblocking};
 use margay_sys_os::process::{self, Forked};
 use margay_sys_os::signal::SignalSet;
-use margay_sys_os::sockets::fill_random;
 use margay_sys_shm::segment::Segment;
 
 use super::agent::encode_hosts;
 use super::connection::{Connection, Heard, Stage};
 use super::mirror::{Ended, Mirror};
-use super::task::{OwnRank, Task};
+use super::shell;
 use super::wire::{self, Reader, Writer, kind};
-use super::{local, shell};
 use crate::guard::{COMMAND_BYTES, Command, Event, Guard, command_of, encode};
-use crate::plan::{Hosts, Job, LaunchError, StdinTo};
 use crate::setup::RankOutput;
 
 /// A remote shell has this much time to start its agent.
@@ -41,113 +42,6 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 /// Agents that were ordered to kill everything have this much time to say that nothing is left.
 const KILL_LIMIT: Duration = Duration::from_secs(4);
 const READ_BYTES: usize = 64 << 10;
-
-/// What the relay needs to start a job.
-pub(crate) struct Plan {
-    names: Vec<String>,
-    host_of: Vec<u32>,
-    shell: Vec<OsString>,
-    tasks: Vec<Task>,
-    /// Whether the launcher's standard input goes to a rank.
-    has_input: Vec<bool>,
-}
-
-impl Plan {
-    /// Divides a job among its hosts, and enters them in the launcher's segment.
-    pub(crate) fn new(
-        job: &Job,
-        hosts: &Hosts,
-        counts: &[u32],
-        places: &[(u32, u32)],
-        segment: &Arc<Segment>,
-    ) -> Result<Plan, LaunchError> {
-        let failed =
-            |what: &str, error: io::Error| LaunchError::system(format!("cannot {what}: {error}"));
-        let ranks: u32 = counts.iter().sum();
-        let (names, host_of) = hosts.assign(counts);
-        let mut secret = [0; SECRET];
-        fill_random(&mut secret).map_err(|e| failed("make the job's secret", e))?;
-        let directory = std::env::current_dir()
-            .map_err(|e| failed("find the working directory, which the ranks shall have", e))?;
-        let mut of_agents = job.clone();
-        for program in &mut of_agents.programs {
-            program.directory = program.directory.as_ref().map(|own| directory.join(own));
-        }
-        let programs = (0..).zip(counts);
-        let program_of: Vec<usize> = programs
-            .flat_map(|(program, &n)| std::iter::repeat_n(program, n as usize))
-            .collect();
-        let has_input: Vec<bool> = (0..ranks)
-            .map(|rank| match job.stdin {
-                StdinTo::Rank(r) => r == rank,
-                StdinTo::All => true,
-                StdinTo::Nobody => false,
-            })
-            .collect();
-        let all: Vec<(usize, (u32, u32))> = program_of
-            .iter()
-            .copied()
-            .zip(places.iter().copied())
-            .collect();
-        let task = |host: u32| Task {
-            job: of_agents.clone(),
-            number: u64::from(std::process::id()),
-            host,
-            secret,
-            ports: hosts.ports,
-            encrypts: hosts.encrypts,
-            merges: job.capture.merges || ranks == 1,
-            ranks: (0..ranks)
-                .filter(|&rank| host_of[rank as usize] == host)
-                .map(|rank| OwnRank {
-                    rank,
-                    program: program_of[rank as usize],
-                    has_input: has_input[rank as usize],
-                })
-                .collect(),
-            all: all.clone(),
-            environment: std::env::vars_os().collect(),
-            directory: directory.clone(),
-        };
-        let tasks = (0..names.len() as u32).map(task).collect();
-        let locations: Vec<Location> = host_of
-            .iter()
-            .map(|&host| Location { host, port: 0 })
-            .collect();
-        let named = |name: &String| Host {
-            name: name.clone(),
-            addresses: Vec::new(),
-            cores: 0,
-        };
-        let known: Vec<Host> = names.iter().map(named).collect();
-        // The launcher's own segment is no rank's: it need not know the secret.
-        let here = (u32::MAX, hosts.encrypts);
-        local::enter_hosts(segment, &[0; SECRET], here, (&known, &locations))?;
-        Ok(Plan {
-            names,
-            host_of,
-            shell: hosts.shell.clone(),
-            tasks,
-            has_input,
-        })
-    }
-
-    /// Returns which ranks are where, if the user wants to know.
-    pub(crate) fn map(&self, job: &Job) -> Vec<String> {
-        if !job.tell.map {
-            return Vec::new();
-        }
-        let hosts = (0..).zip(&self.names);
-        hosts
-            .map(|(host, name)| {
-                let ranks = (0u32..).zip(&self.host_of);
-                let ranks = ranks.filter(|&(_, &of)| of == host);
-                let ranks: Vec<String> = ranks.map(|(rank, _)| rank.to_string()).collect();
-                format!("{}: host {name}: ranks {}", job.launcher, ranks.join(" "))
-            })
-            .collect()
-    }
-}
 
 /// Forks the relay, which starts the agents. `launcher_side` are the launcher's values whose
 /// descriptors the relay must not keep open.
@@ -204,6 +98,8 @@ struct Input {
     window: usize,
 }
 
+// Fields: the connections to the launcher and the hosts, the streams between them, what is known of
+// the ranks, and how far the job is.
 struct Relay {
     launcher: UnixStream,
     hosts: Vec<Connection>,
@@ -212,6 +108,8 @@ struct Relay {
     host_of: Vec<u32>,
     outputs: HashMap<u64, Output>,
     inputs: Vec<Input>,
+    /// What the ranks have asked for.
+    answers: Answers,
     segment: Arc<Segment>,
     began: Instant,
     said: Instant,
@@ -243,6 +141,7 @@ impl Relay {
                 host_of: plan.host_of,
                 outputs,
                 inputs,
+                answers: Answers::new(plan.reach),
                 segment: segment.clone(),
                 began: Instant::now(),
                 said: Instant::now(),
@@ -332,6 +231,9 @@ impl Relay {
                 .filter_map(|(&at, output)| Some((at, output.pipe.as_ref()?)))
                 .map(|(at, pipe)| (at, poll.add_writable(pipe.as_fd())))
                 .collect();
+            for descriptor in self.answers.descriptors() {
+                poll.add_readable(descriptor);
+            }
             if poll.wait(Some(self.time_to_wait())).is_err() {
                 return;
             }
@@ -351,6 +253,9 @@ impl Relay {
                 if poll.ready(place).writable {
                     self.write_output(stream);
                 }
+            }
+            for (host, message) in self.answers.turn() {
+                self.hosts[host].say(&message);
             }
             self.tick();
         }
@@ -517,7 +422,15 @@ impl Relay {
                 let errno = from.small::<u32>()?;
                 self.note_lost(rank, to, errno as i32);
             }
+            kind::ASK => {
+                let (number, question) = (from.number()?, from.bytes()?);
+                let names: Vec<String> = self.hosts.iter().map(|h| h.name.clone()).collect();
+                let said = self.answers.ask((at, number), question, &names);
+                self.hosts[at].say(&said);
+            }
+            kind::HUNG_UP => self.answers.end((at, from.number()?)),
             kind::EMPTY => {
+                self.answers.end_of_host(at);
                 let host = &mut self.hosts[at];
                 host.stage = Stage::Empty;
                 host.close();
@@ -657,6 +570,13 @@ impl Relay {
             for host in self.hosts.iter_mut().filter(|h| h.stage < Stage::Draining) {
                 host.give_up();
             }
+        }
+        // Jobs that the ranks spawned go on without them.
+        if self.hosts.iter().all(|h| h.stage >= Stage::Draining)
+            && self.kill_by.is_none()
+            && has_launchers(&[])
+        {
+            return;
         }
         if !self.is_empty && self.hosts.iter().all(|h| h.stage >= Stage::Draining) {
             self.is_empty = true;

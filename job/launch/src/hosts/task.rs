@@ -31,6 +31,8 @@ pub(super) struct Task {
     pub(super) ports: Option<(u16, u16)>,
     /// Whether packets between hosts are encrypted.
     pub(super) encrypts: bool,
+    /// The port of the processes that spawn the job.
+    pub(super) parent: Option<String>,
     /// Standard error goes where standard output goes.
     pub(super) merges: bool,
     pub(super) ranks: Vec<OwnRank>,
@@ -73,6 +75,7 @@ impl Task {
         let (first, last) = self.ports.unwrap_or((0, 0));
         to.number(first.into()).number(last.into());
         to.number(self.encrypts.into());
+        to.bytes(self.parent.as_deref().unwrap_or_default().as_bytes());
         to.number(self.merges.into());
         to.number(self.job.continue_on_failure.into());
         to.number(self.job.report_bindings.into());
@@ -108,6 +111,7 @@ impl Task {
         let secret = from.bytes()?.try_into().map_err(|_| Broken)?;
         let ports = (from.small::<u16>()?, from.small::<u16>()?);
         let encrypts = from.number()? != 0;
+        let parent = from.text()?;
         let merges = from.number()? != 0;
         let continue_on_failure = from.number()? != 0;
         let report_bindings = from.number()? != 0;
@@ -145,6 +149,7 @@ impl Task {
             secret,
             ports: (ports.0 != 0).then_some(ports),
             encrypts,
+            parent: (!parent.is_empty()).then_some(parent),
             merges,
             ranks,
             all,
@@ -249,6 +254,7 @@ mod tests {
             secret: [9; SECRET],
             ports: Some((4000, 4100)),
             encrypts: true,
+            parent: Some("margay:net:1".into()),
             merges: true,
             ranks: vec![OwnRank {
                 rank: 1,

@@ -179,6 +179,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The file descriptor of the rank's listening socket, set by the launcher of a job on several hosts.",
     },
     Environment {
+        name: "MARGAY_AGENT",
+        reader: "the library",
+        about: "The socket of the host's agent, which spawning and published names need, set by the launcher of a job on several hosts.",
+    },
+    Environment {
         name: "MARGAY_PARENT",
         reader: "the library",
         about: "The port at which the processes that spawned this job wait, set by the launcher.",
@@ -211,7 +216,7 @@ pub const ENVIRONMENT: &[Environment] = &[
     Environment {
         name: "MARGAY_PORT_RANGE",
         reader: "the library",
-        about: "`FIRST:LAST`: the ports at which ranks listen that [another launcher](hosts.md#other-launchers) started on several hosts.",
+        about: "`FIRST:LAST`: the ports at which ranks listen that [another launcher](hosts.md#other-launchers) started on several hosts, and those of bridges to other jobs; `-port-range` sets it.",
     },
     Environment {
         name: "MARGAY_PMIX",

@@ -1,0 +1,133 @@
+//! How a job is divided among its hosts.
+
+use std::ffi::OsString;
+use std::io;
+use std::sync::Arc;
+
+use margay_core_registry::hosts::{Host, Location, SECRET};
+use margay_sys_os::sockets::fill_random;
+use margay_sys_shm::segment::Segment;
+
+use super::answers::Reach;
+use crate::hosts::local;
+use crate::hosts::task::{OwnRank, Task};
+use crate::plan::{Hosts, Job, LaunchError, StdinTo};
+
+/// What the relay needs to start a job.
+pub(crate) struct Plan {
+    pub(super) names: Vec<String>,
+    pub(super) host_of: Vec<u32>,
+    pub(super) shell: Vec<OsString>,
+    pub(super) tasks: Vec<Task>,
+    pub(super) reach: Reach,
+    /// Whether the launcher's standard input goes to a rank.
+    pub(super) has_input: Vec<bool>,
+}
+
+impl Plan {
+    /// Divides a job among its hosts, and enters them in the launcher's segment.
+    ///
+    /// # Errors
+    /// When the system refuses what is needed for that.
+    pub(crate) fn new(
+        (job, parent): (&Job, Option<&str>),
+        hosts: &Hosts,
+        counts: &[u32],
+        places: &[(u32, u32)],
+        segment: &Arc<Segment>,
+    ) -> Result<Plan, LaunchError> {
+        let failed =
+            |what: &str, error: io::Error| LaunchError::system(format!("cannot {what}: {error}"));
+        let ranks: u32 = counts.iter().sum();
+        let (names, host_of) = hosts.assign(counts);
+        let mut secret = [0; SECRET];
+        fill_random(&mut secret).map_err(|e| failed("make the job's secret", e))?;
+        let directory = std::env::current_dir()
+            .map_err(|e| failed("find the working directory, which the ranks shall have", e))?;
+        let mut of_agents = job.clone();
+        for program in &mut of_agents.programs {
+            program.directory = program.directory.as_ref().map(|own| directory.join(own));
+        }
+        let programs = (0..).zip(counts);
+        let program_of: Vec<usize> = programs
+            .flat_map(|(program, &n)| std::iter::repeat_n(program, n as usize))
+            .collect();
+        let has_input: Vec<bool> = (0..ranks)
+            .map(|rank| match job.stdin {
+                StdinTo::Rank(r) => r == rank,
+                StdinTo::All => true,
+                StdinTo::Nobody => false,
+            })
+            .collect();
+        let all: Vec<(usize, (u32, u32))> = program_of
+            .iter()
+            .copied()
+            .zip(places.iter().copied())
+            .collect();
+        let task = |host: u32| Task {
+            job: of_agents.clone(),
+            number: u64::from(std::process::id()),
+            host,
+            secret,
+            ports: hosts.ports,
+            encrypts: hosts.encrypts,
+            parent: parent.map(str::to_owned),
+            merges: job.capture.merges || ranks == 1,
+            ranks: (0..ranks)
+                .filter(|&rank| host_of[rank as usize] == host)
+                .map(|rank| OwnRank {
+                    rank,
+                    program: program_of[rank as usize],
+                    has_input: has_input[rank as usize],
+                })
+                .collect(),
+            all: all.clone(),
+            environment: std::env::vars_os().collect(),
+            directory: directory.clone(),
+        };
+        let tasks = (0..names.len() as u32).map(task).collect();
+        let locations: Vec<Location> = host_of
+            .iter()
+            .map(|&host| Location { host, port: 0 })
+            .collect();
+        let named = |name: &String| Host {
+            name: name.clone(),
+            addresses: Vec::new(),
+            cores: 0,
+        };
+        let known: Vec<Host> = names.iter().map(named).collect();
+        // The launcher's own segment is no rank's: it need not know the secret.
+        let here = (u32::MAX, hosts.encrypts);
+        local::enter_hosts(segment, &[0; SECRET], here, (&known, &locations))?;
+        let reach = Reach {
+            names: names.clone(),
+            shell: hosts.shell.clone(),
+            ports: hosts.ports,
+            encrypts: hosts.encrypts,
+        };
+        Ok(Plan {
+            reach,
+            names,
+            host_of,
+            shell: hosts.shell.clone(),
+            tasks,
+            has_input,
+        })
+    }
+
+    /// Returns which ranks are where, if the user wants to know.
+    pub(crate) fn map(&self, job: &Job) -> Vec<String> {
+        if !job.tell.map {
+            return Vec::new();
+        }
+        let hosts = (0..).zip(&self.names);
+        hosts
+            .map(|(host, name)| {
+                let ranks = (0u32..).zip(&self.host_of);
+                let ranks = ranks.filter(|&(_, &of)| of == host);
+                let ranks: Vec<String> = ranks.map(|(rank, _)| rank.to_string()).collect();
+                format!("{}: host {name}: ranks {}", job.launcher, ranks.join(" "))
+            })
+            .collect()
+    }
+}
