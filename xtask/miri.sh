@@ -30,7 +30,7 @@ miri() {
 
 # Left out: what asks for pages with flags that Miri does not have.
 memory() {
-    miri -p margay-sys-os --lib -- --skip pages_are_zero heap:: lock:: sweep:: user:: &&
+    miri -p margay-sys-os --lib -- --skip pages_are_zero crew:: heap:: lock:: sweep:: user:: &&
         miri -p margay-sys-threads --lib -- deque:: static_ref:: shelf:: slot:: claims:: child_count::
 }
 
