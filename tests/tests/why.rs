@@ -139,6 +139,46 @@ fn a_deadlock_of_receives_has_lines_in_all_reports() {
 }
 
 #[test]
+fn the_last_calls_of_a_running_job_are_shown_with_their_lines() {
+    let built = Built::mpi("-O2 -g");
+    let place = built.line("receive");
+    let mut job = built.start(2, "receives");
+    job.until("ready", 2);
+    let pid = job.pid().to_string();
+    let calls = |options: &[&str]| {
+        succeed(
+            command(margay(), 30)
+                .args(["why", "--calls=2"])
+                .args(options)
+                .arg(&pid),
+        )
+    };
+    // Each waits in its last call, sooner or later.
+    let waits = |rank: &Value| {
+        let last = rank["calls"].as_array().and_then(|calls| calls.last());
+        last.is_some_and(|last| {
+            last["call"] == "MPI_Recv" && last["took_s"].is_null() && last["place"] == place
+        })
+    };
+    let both_wait = || {
+        let all: Value = serde_json::from_str(&calls(&["--json"])).unwrap();
+        let ranks = all["jobs"][0]["ranks"].as_array().unwrap().clone();
+        ranks.len() == 2 && ranks.iter().all(waits)
+    };
+    assert!((0..200).any(|_| both_wait()), "{}", calls(&["--json"]));
+    let text = calls(&[]);
+    for (rank, other) in [(0, 1), (1, 0)] {
+        assert!(text.contains(&format!("rank {rank}: its last ")), "{text}");
+        let said = format!("MPI_Recv from rank {other}, tag 5");
+        let line = text.lines().find(|line| line.contains(&said));
+        let ends = format!(" at {place}, not finished");
+        assert!(line.is_some_and(|line| line.ends_with(&ends)), "{text}");
+    }
+    send("INT", job.pid());
+    job.ended();
+}
+
+#[test]
 fn an_interrupt_names_the_lines_of_a_deadlock() {
     if !may_trace() {
         return;
