@@ -345,8 +345,12 @@ impl Service {
             )
         })?;
         if let Some(mount) = mount.take_if(|_| !is_lazy) {
-            // The thread ends because the kernel has ended the connection; a panic of it is over.
-            let _ = mount.thread.join();
+            // The thread ends when the kernel ends the connection. Where another mount namespace
+            // has a copy of the mount, that goes on, and is served as long as this process runs.
+            let end = Instant::now() + UNMOUNTED_WITHIN;
+            while !mount.thread.is_finished() && Instant::now() < end {
+                std::thread::sleep(LOOK_EVERY / 40);
+            }
         }
         Ok(())
     }
