@@ -25,10 +25,7 @@ pub fn is_on() -> bool {
 pub fn run(name: &str, words: &[OsString]) -> String {
     let mut arguments = vec![OsString::from(name)];
     arguments.extend_from_slice(words);
-    match env::current_exe() {
-        Ok(own) => replace("-check", &own.with_file_name(PROGRAM), &arguments),
-        Err(error) => format!("cannot find the running program: {error}"),
-    }
+    replace("-check", PROGRAM, &arguments)
 }
 
 /// Answers each line of the standard input, an address in hexadecimal digits and a file, by a line:

@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use margay_job_launch::plan::Job;
 use margay_sys_os::descriptor::PollSet;
+use margay_sys_os::process::beside;
 use margay_sys_os::signal::{self, SignalFd, SignalSet};
 
 use margay_svc_pfs_options::PROGRAM;
@@ -63,9 +64,7 @@ impl JobFiles {
     /// # Errors
     /// When it is not installed. Other reasons have been reported by the program.
     pub fn begin(options: &FilesOptions, job: &mut Job) -> Result<JobFiles, Option<String>> {
-        let own = std::env::current_exe()
-            .map_err(|error| Some(format!("cannot find the running program: {error}")))?;
-        let program = own.with_file_name(PROGRAM);
+        let program = beside(PROGRAM).map_err(|error| Some(error.to_string()))?;
         let mut words: Vec<OsString> = vec!["job".into(), "--launcher".into()];
         words.push((&job.launcher).into());
         if let Some(to) = &options.drain {

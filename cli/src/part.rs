@@ -3,19 +3,10 @@
 //! Whether the options are right has been checked before it runs, so wrong options are reported in
 //! the same way whether it is installed or not.
 
-use std::env;
-use std::fs;
-
 use crate::bench::replace;
 use crate::part_options::{PROGRAM, PartOptions};
 
 /// Replaces this process by the program; returns only with the reason why that failed.
 pub fn run(options: &PartOptions) -> String {
-    match env::current_exe().and_then(fs::canonicalize) {
-        Ok(own) => {
-            let program = own.with_file_name(PROGRAM);
-            replace("partitions", &program, &options.action.words())
-        }
-        Err(error) => format!("cannot find the running program: {error}"),
-    }
+    replace("partitions", PROGRAM, &options.action.words())
 }

@@ -3,7 +3,6 @@
 //! Whether the options are right has been checked before it runs, so wrong options are reported in
 //! the same way whether it is installed or not.
 
-use std::env;
 use std::ffi::OsString;
 
 use margay_svc_pfs_options::PROGRAM;
@@ -12,12 +11,5 @@ use crate::bench::replace;
 
 /// Replaces this process by the program; returns only with the reason why that failed.
 pub fn run(arguments: &[OsString]) -> String {
-    match env::current_exe() {
-        Ok(own) => replace(
-            "the parallel file system",
-            &own.with_file_name(PROGRAM),
-            arguments,
-        ),
-        Err(error) => format!("cannot find the running program: {error}"),
-    }
+    replace("the parallel file system", PROGRAM, arguments)
 }

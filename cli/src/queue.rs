@@ -15,6 +15,7 @@ use margay_svc_queue_wire::{
     Answer, Bytes, JobRow, Order, PROGRAM, Place, READY, Request, Shared, Target, ask, connect,
     converse, state,
 };
+use margay_sys_os::process::beside;
 use margay_sys_os::signal::take_defaults_in;
 use serde_json::Value;
 
@@ -41,8 +42,7 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
         .mode(0o600)
         .open(&log)
         .map_err(failed)?;
-    let own = env::current_exe().map_err(failed)?;
-    let program = own.with_file_name(PROGRAM);
+    let program = beside(PROGRAM).map_err(failed)?;
     let mut command = Command::new(&program);
     command
         .arg("serve")
@@ -82,10 +82,7 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
 /// Replaces this process by the queue's program, which has the commands of other batch systems;
 /// returns only with the reason why that failed.
 pub fn other_system(arguments: &[OsString]) -> String {
-    match env::current_exe() {
-        Ok(own) => replace("the queue", &own.with_file_name(PROGRAM), arguments),
-        Err(error) => format!("cannot find the running program: {error}"),
-    }
+    replace("the queue", PROGRAM, arguments)
 }
 
 fn show_machine(what: &str) -> Result<(), String> {
@@ -384,9 +381,7 @@ pub fn queue(options: &QueueOptions) -> Result<(), String> {
 
 /// The head's program has the scheduler, and takes this process's place.
 fn replay(file: &Path, json: bool) -> Result<(), String> {
-    let program = env::current_exe()
-        .map_err(|error| format!("cannot find this program: {error}"))?
-        .with_file_name(PROGRAM);
+    let program = beside(PROGRAM).map_err(|error| error.to_string())?;
     let mut command = Command::new(&program);
     command
         .arg("replay")

@@ -3,9 +3,9 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use margay_job_launch::recorder::Recording;
+use margay_sys_os::process::beside;
 
 use crate::bench::replace;
 use crate::options::{RecordOptions, TraceAction, TraceOptions, TraceViewOptions};
@@ -18,19 +18,10 @@ const RECORDS: &str = "16384";
 /// The environment variable that says so.
 const ENV_RECORD: &str = "MARGAY_RECORD";
 
-fn program() -> Result<PathBuf, String> {
-    let own = env::current_exe();
-    own.map(|own| own.with_file_name(PROGRAM))
-        .map_err(|error| format!("cannot find the running program: {error}"))
-}
-
 /// Replaces this process by the program; returns only with the reason why that failed.
 #[must_use]
 pub fn run(words: &[OsString]) -> String {
-    match program() {
-        Ok(program) => replace("what reads traces", &program, words),
-        Err(why) => why,
-    }
+    replace("what reads traces", PROGRAM, words)
 }
 
 /// What the program is given for `margay trace`.
@@ -79,7 +70,7 @@ pub fn recording(options: &RecordOptions, launcher: &str) -> Result<Option<Recor
         Some(file) => arguments.extend(["--profile-json".into(), file.into()]),
         None => {}
     }
-    let program = program()?;
+    let program = beside(PROGRAM).map_err(|error| error.to_string())?;
     Ok(Some(Recording { program, arguments }))
 }
 

@@ -31,24 +31,22 @@ const LIBRARY_CRATES: [&str; 4] = [
 ];
 
 /// The crates that make its programs.
-const PROGRAM_CRATES: [&str; 8] = [
-    "margay-cli-trace",
+const PROGRAM_CRATES: [&str; 4] = [
+    "margay-cli-machine",
     "margay-bench-suite",
-    "margay-svc-part",
-    "margay-svc-pfs",
-    "margay-svc-queue",
-    "margay-svc-check",
     "margay",
     // Not part of the tree: what writes the manual pages.
     "xtask-manual",
 ];
 
-/// The programs that cargo builds: the command, the performance suite that `margay bench` runs, the
-/// partitions of `margay part`, the parallel file system of `margay pfs`, the head of the queue
-/// that `margay up` starts, the checker of `mpiexec -check`, and what records jobs.
-const PROGRAMS: [&str; 7] = [
-    "margay",
-    "margay-bench",
+/// The programs that cargo builds: the command, the performance suite that `margay bench` runs, and
+/// what the command runs beside jobs.
+const PROGRAMS: [&str; 3] = ["margay", "margay-bench", "margay-machine"];
+
+/// The names of the last of them: the partitions of `margay part`, the parallel file system of
+/// `margay pfs`, the head of the queue that `margay up` starts, the checker of `mpiexec -check`, and
+/// what records jobs.
+const MACHINE_NAMES: [&str; 5] = [
     "margay-part",
     "margay-pfs",
     "margay-queue",
@@ -163,6 +161,9 @@ pub fn build(to: &Path) -> Result<()> {
     for name in NAMES {
         relink("margay", &to.join("bin").join(name))?;
     }
+    for name in MACHINE_NAMES {
+        relink("margay-machine", &to.join("bin").join(name))?;
+    }
     for name in COMPAT {
         relink(
             "../../../../bin/margay",
@@ -171,7 +172,7 @@ pub fn build(to: &Path) -> Result<()> {
     }
     for name in BATCH_NAMES {
         let place = to.join("share/margay/compat/bin").join(name);
-        relink("../../../../bin/margay-queue", &place)?;
+        relink("../../../../bin/margay-machine", &place)?;
     }
     libraries(&tools, &built.join("libraries"), to)?;
     for face in &faces::FACES {

@@ -14,10 +14,8 @@ use regex::bytes::Regex;
 use crate::glibc::version::{OLDEST, Version};
 use crate::workspace;
 
-/// The most bytes of all files of the stage tree together: 15 million for MPI, OpenMP and the older
-/// interfaces, and 8 for the programs of the machine (`bin/margay-*`), which each link the
-/// standard library and a parser of options.
-pub const TREE_LIMIT: u64 = 23_000_000;
+/// The most bytes of all files of the stage tree together.
+pub const TREE_LIMIT: u64 = 20_000_000;
 
 /// The most bytes of the wheel.
 pub const WHEEL_LIMIT: u64 = 6_000_000;

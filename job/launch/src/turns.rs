@@ -1,7 +1,6 @@
 //! The turns of a job that runs in a partition: what the launcher and the keeper beside it say to
 //! each other. The keeper, `margay-part`, knows partitions and stops and continues the ranks.
 
-use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::Channel;
-use margay_sys_os::process::PidFd;
+use margay_sys_os::process::{PidFd, beside};
 
 /// The program that keeps, beside the launcher.
 const PROGRAM: &str = "margay-part";
@@ -202,9 +201,7 @@ impl Drop for Turns {
 }
 
 fn program() -> Result<PathBuf, String> {
-    let own = std::env::current_exe().and_then(fs::canonicalize);
-    let own = own.map_err(|error| format!("cannot find the running program: {error}"))?;
-    Ok(own.with_file_name(PROGRAM))
+    beside(PROGRAM).map_err(|error| error.to_string())
 }
 
 /// Reads `0-2,4`.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use margay_core_stripes::Layout;
 use margay_svc_pfs_options::{JobOptions, PROGRAM};
 use margay_sys_os::descriptor::PollSet;
-use margay_sys_os::process::lead_session;
+use margay_sys_os::process::{beside, lead_session};
 use margay_sys_os::signal::{SIGHUP, SIGINT, SIGTERM, SignalFd, SignalSet};
 
 use crate::registry::Known;
@@ -124,7 +124,7 @@ pub fn run(options: &JobOptions) -> Result<(), String> {
 fn again_with_base() -> Result<(), String> {
     let base = new_directory(&plain(&env::temp_dir())?)?;
     let failed = |error: io::Error| format!("cannot run {PROGRAM}: {error}");
-    let program = env::current_exe().map_err(failed)?;
+    let program = beside(PROGRAM).map_err(failed)?;
     let mut words: Vec<OsString> = env::args_os().skip(1).collect();
     let at = words
         .iter()

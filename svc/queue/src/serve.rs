@@ -11,10 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use margay_core_queue::JobId;
-use margay_svc_queue_wire::{Answer, MOST_BYTES, Place, READY, Request, read, write};
+use margay_svc_queue_wire::{Answer, MOST_BYTES, PROGRAM, Place, READY, Request, read, write};
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
 use margay_sys_os::port::{is_trusted, peer};
-use margay_sys_os::process::{Reaped, host_name, lead_session, reap};
+use margay_sys_os::process::{Reaped, beside, host_name, lead_session, reap};
 use margay_sys_os::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SignalFd, SignalSet};
 use margay_sys_os::{cpu, memory};
 
@@ -105,7 +105,7 @@ fn begin(slots: Option<u32>, set: &SignalSet) -> Result<(Arc<Service>, Waits), S
     place.make()?;
     let lock = lock(&place.folder)?;
     let system = |error: io::Error| format!("the head of the queue cannot start: {error}");
-    let program = std::env::current_exe().map_err(system)?;
+    let program = beside(PROGRAM).map_err(system)?;
     // The directory in which it was started may be unmounted.
     let _ = std::env::set_current_dir("/");
     let signals = SignalFd::new(set).map_err(system)?;

@@ -4,6 +4,7 @@ use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper};
@@ -182,9 +183,21 @@ pub fn lead_session() {
     let _ = rustix::process::setsid();
 }
 
+/// The path of a program of the same installation: it is in the folder of the running one.
+///
+/// # Errors
+/// When the system does not say which program runs.
+pub fn beside(name: &str) -> io::Result<PathBuf> {
+    let own = std::env::current_exe().map_err(|error| {
+        let text = format!("cannot find the running program: {error}");
+        io::Error::new(error.kind(), text)
+    })?;
+    Ok(own.with_file_name(name))
+}
+
 /// The file of a library that this process has loaded, by the beginning of the file's name.
 #[must_use]
-pub fn library_path(name: &str) -> Option<std::path::PathBuf> {
+pub fn library_path(name: &str) -> Option<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     maps.lines()
         .filter_map(|line| {

@@ -20,7 +20,8 @@ use margay_cli::{options, poe};
 use page::Page;
 
 /// Other names of commands, whose pages are links to another one.
-const ALIASES: [(&str, &[&str]); 5] = [
+const ALIASES: [(&str, &[&str]); 6] = [
+    ("margay", &["margay-machine"]),
     ("mpiexec", &["mpirun", "yod", "margay-run", "margay-check"]),
     ("showmesh", &["margay-mesh"]),
     ("mpicc", &["mpcc"]),

@@ -84,7 +84,7 @@ const PLACES: &[(&str, &str)] = &[
         "who looks after turns waits for keepers and the ends of quanta: descriptors",
     ),
     (
-        "svc/part/src/main.rs",
+        "svc/part/src/lib.rs",
         "a command waits for a moment until another one looks after turns",
     ),
     (
@@ -311,7 +311,7 @@ const PLACES: &[(&str, &str)] = &[
         "threads of the checker wait for connections, records, signals and the end of the launcher: descriptors",
     ),
     (
-        "svc/check/src/main.rs",
+        "svc/check/src/lib.rs",
         "the checker waits for what its threads have read",
     ),
     (

@@ -8,9 +8,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use margay_core_queue::{JobId, Wishes};
-use margay_svc_queue_wire::{Bytes, JobRow, Order, Place, Request, Target, connect, write};
+use margay_svc_queue_wire::{
+    Bytes, JobRow, Order, PROGRAM, Place, Request, Target, connect, write,
+};
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::is_trusted;
+use margay_sys_os::process::beside;
 use margay_sys_os::signal::{SIGHUP, SIGINT, SIGTERM, SignalFd, SignalSet};
 
 use super::frames::Frame;
@@ -70,7 +73,7 @@ impl Allocation {
             |error: std::io::Error| format!("cannot listen at {}: {error}", socket.display());
         let listener = UnixListener::bind(&socket).map_err(system)?;
         listener.set_nonblocking(true).map_err(system)?;
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let own = beside(PROGRAM).map_err(|error| error.to_string())?;
         // What the attendant itself says belongs nowhere.
         wishes.output.stdout = Some("/dev/null".into());
         wishes.output.stderr = None;
@@ -79,7 +82,7 @@ impl Allocation {
             wishes,
             script: None,
             arguments: vec![
-                Bytes(program.into_os_string()),
+                Bytes(own.into_os_string()),
                 Bytes("attend".into()),
                 Bytes(socket.clone().into_os_string()),
             ],

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use margay_core_queue::script::slurm::{self, Known, Line, Takes};
 use margay_core_queue::{Names, Wishes, expand};
-use margay_svc_queue_wire::Bytes;
+use margay_svc_queue_wire::{Bytes, PROGRAM};
 use margay_sys_os::descriptor::{leave_open, replace_standard};
+use margay_sys_os::process::beside;
 use margay_sys_os::terminal::size;
 
 use super::sbatch::of_variables;
@@ -128,7 +129,7 @@ fn outside(line: &Line, asked: Wishes, words: &[String], program: &[String]) -> 
     };
     let waits = |job| complain(&format!("srun: job {job} queued and waiting for resources"));
     let allocation = Allocation::wait_for(wishes, &waits)?;
-    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let own = beside(PROGRAM).map_err(|error| error.to_string())?;
     let mut arguments = vec![
         Bytes(own.into_os_string()),
         Bytes("slurm".into()),
@@ -247,7 +248,7 @@ fn step(line: &Line, asked: &Wishes, program: &[String], folder: &Path) -> Done 
     if !is_shared {
         take_slots(folder, needed, total)?;
     }
-    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let own = beside(PROGRAM).map_err(|error| error.to_string())?;
     let number = step_number(folder)?;
     let mut command = if line.has("pty") {
         let mut command = Command::new(&program[0]);

@@ -46,7 +46,11 @@ impl From<String> for Failed {
     }
 }
 
-fn main() -> ExitCode {
+/// The name of the program.
+pub const PROGRAM: &str = "margay-part";
+
+/// Runs as the process's program: reads its words and returns its exit status.
+pub fn main() -> ExitCode {
     let words: Vec<OsString> = env::args_os().skip(1).collect();
     match run(&words) {
         Ok(()) => ExitCode::SUCCESS,
@@ -241,9 +245,8 @@ fn exec(name: &str, words: &[OsString]) -> Result<(), Failed> {
             command
         }
         _ => {
-            let own = env::current_exe();
-            let own = own.map_err(|error| format!("cannot find the running program: {error}"))?;
-            let mut command = Command::new(own.with_file_name("mpiexec"));
+            let launcher = process::beside("mpiexec").map_err(|error| error.to_string())?;
+            let mut command = Command::new(launcher);
             let options = ["-q", "-pn", &path, "-n", "1", "-bind-to", "none"];
             command.args(options).args(words);
             command
@@ -284,8 +287,7 @@ fn init() -> Result<(), String> {
         let _ = writeln!(output, "the service runs already");
         return Ok(());
     }
-    let own = env::current_exe();
-    let own = own.map_err(|error| format!("cannot find the running program: {error}"))?;
+    let own = process::beside(PROGRAM).map_err(|error| error.to_string())?;
     let mut service = Command::new(own)
         .arg("serve")
         .stdin(Stdio::null())

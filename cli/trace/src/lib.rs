@@ -41,7 +41,11 @@ use format::Trace;
 use profile::Profile;
 use record::print;
 
-fn main() -> ExitCode {
+/// The name of the program.
+pub const PROGRAM: &str = "margay-trace";
+
+/// Runs as the process's program: reads its words and returns its exit status.
+pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,

@@ -29,7 +29,9 @@ use std::time::Duration;
 use clap::FromArgMatches;
 use margay_core_stripes::Layout;
 use margay_fs_stripes::{Disk, Folder, Store, StoreMaking};
+pub use margay_svc_pfs_options::PROGRAM;
 use margay_svc_pfs_options::{Action, PfsOptions, command};
+use margay_sys_os::process::beside;
 use registry::Known;
 use wire::Answer;
 
@@ -39,7 +41,8 @@ const OPENED_WITHIN: Duration = Duration::from_secs(30);
 /// How long the end of the service is waited for.
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
 
-fn main() -> ExitCode {
+/// Runs as the process's program: reads its words and returns its exit status.
+pub fn main() -> ExitCode {
     let matches = command().get_matches();
     let options = PfsOptions::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let name = match &options.action {
@@ -314,8 +317,7 @@ fn serve_for(known: &Known, deadline: u64, is_owned: bool) -> Result<Child, Stri
         .mode(0o600)
         .open(&log)
         .map_err(failed)?;
-    let program = std::env::current_exe().map_err(failed)?;
-    let mut child = Command::new(program)
+    let mut child = Command::new(beside(PROGRAM).map_err(failed)?)
         .args(["serve", &format!("--deadline={deadline}"), name])
         .args(is_owned.then_some("--owned"))
         .stdin(if is_owned {

@@ -22,8 +22,16 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use margay_svc_batch as batch;
+pub use margay_svc_queue_wire::PROGRAM;
 
-fn main() -> ExitCode {
+/// Whether this is a command of another batch system, which the program does under its name.
+#[must_use]
+pub fn has_command(name: &str) -> bool {
+    batch::system_of(name).is_some()
+}
+
+/// Runs as the process's program: reads its name and words and returns its exit status.
+pub fn main() -> ExitCode {
     let mut words = std::env::args_os();
     // Commands of batch systems are links to this program.
     let called = words.next().unwrap_or_default();

@@ -18,6 +18,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use margay_core_check::{Checker, End, Ended, Phase, Record};
+use margay_sys_os::process::beside;
 use margay_sys_os::signal::{SIGHUP, SIGINT, SIGTERM, SignalSet, send, take_defaults_in};
 
 use listen::{Event, Listening};
@@ -29,7 +30,11 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(2);
 /// Where the hooks are, beside the folder of this program.
 const HOOKS: &str = "../lib/check/libmargay_check.so.1";
 
-fn main() -> ExitCode {
+/// The name of the program.
+pub const PROGRAM: &str = "margay-check";
+
+/// Runs as the process's program: reads its words and returns its exit status.
+pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
     let [name, words @ ..] = &arguments[..] else {
         let _ = writeln!(
@@ -57,10 +62,8 @@ fn main() -> ExitCode {
 /// Runs the job and reports. Returns the exit status: that of the job, or 1 when that is 0 and
 /// something was found.
 fn run(name: &str, words: &[OsString]) -> Result<u8, String> {
-    let own =
-        env::current_exe().map_err(|error| format!("cannot find the running program: {error}"))?;
-    let folder = own.parent().unwrap_or(Path::new("/"));
-    let hooks = folder.join(HOOKS);
+    let margay = beside("margay").map_err(|error| error.to_string())?;
+    let hooks = margay.with_file_name(HOOKS);
     let hooks = hooks.canonicalize().map_err(|_| {
         format!(
             "there is no {}; use the mpiexec of a whole installation, such as `make install` makes",
@@ -73,17 +76,10 @@ fn run(name: &str, words: &[OsString]) -> Result<u8, String> {
     let address = listen::address();
     let (listening, events) = Listening::begin(&address, &signals)
         .map_err(|error| format!("cannot listen for records: {error}"))?;
-    let child = start(
-        name,
-        &folder.join("margay"),
-        words,
-        &hooks,
-        &address,
-        &before,
-    )?;
+    let child = start(name, &margay, words, &hooks, &address, &before)?;
     let launcher = child.id();
     listening.watch(child);
-    let mut report = Report::new(name, Places::new(&folder.join("margay")));
+    let mut report = Report::new(name, Places::new(&margay));
     let status = follow(launcher, &listening, &events, &mut report)?;
     let found = report.end();
     Ok(match code(status) {
