@@ -12,7 +12,7 @@ use clap::{CommandFactory, FromArgMatches};
 use margay_cli::job_files::JobFiles;
 use margay_cli::options::{self, FilesOptions, Margay, Subcommand, ViewOptions};
 use margay_cli::part_options::{NAMES, with_two_dashes};
-use margay_cli::poe::{self, PoeOptions};
+use margay_cli::poe::{self, Jobs, PoeOptions};
 use margay_cli::{
     account, allocation, bench, check, completions, fortran, job, job_files, live, omp, part, pfs,
     queue, single_dash, threads_view, trace, why_view,
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
     match called.as_str() {
         "mpiexec" | "mpirun" | "yod" => run(&called, arguments),
-        poe::NAME => launch(poe::NAME, poe_job(arguments).map(|job| (job, None, None))),
+        poe::NAME => poe(arguments),
         "showmesh" => match parse::<ViewOptions>(options::mesh_command("showmesh"), arguments) {
             Ok(options) => live::show("showmesh", Mesh::default(), &options),
             Err(code) => code,
@@ -106,14 +106,37 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
     launch(name, job)
 }
 
-/// Returns the job that the words of `poe` describe.
-fn poe_job(arguments: Vec<OsString>) -> Result<Job, ExitCode> {
+/// Runs the jobs that the words of `poe` describe.
+fn poe(arguments: Vec<OsString>) -> ExitCode {
+    let mut spawner = match spawner(poe::NAME) {
+        Ok(spawner) => spawner,
+        Err(code) => return code,
+    };
+    let mut jobs = match poe_jobs(arguments) {
+        Ok(jobs) => jobs,
+        Err(code) => return code,
+    };
+    let mut status = 0;
+    loop {
+        match jobs.next_job() {
+            Ok(Some(job)) => status = start(poe::NAME, &job, spawner.take(), None),
+            Ok(None) => break,
+            Err(text) => return report(poe::NAME, &text, 2),
+        }
+        if !jobs.are_several() || status == 1 || status >= 128 {
+            break;
+        }
+    }
+    ExitCode::from(status)
+}
+
+fn poe_jobs(arguments: Vec<OsString>) -> Result<Jobs, ExitCode> {
     let command = poe::command();
     let usage = |text: String| report(poe::NAME, &text, 2);
     let words = poe::words(&command, arguments, &poe::Division::of_environment()).map_err(usage)?;
     let with_source = |error: &clap::Error| poe::with_source(&command, &words, error);
     let options: PoeOptions = parse_with(command.clone(), words.clone(), with_source)?;
-    poe::job(options).map_err(usage)
+    Jobs::of(options).map_err(usage)
 }
 
 /// A job, what it has got in a partition, and the file system that it wants.
@@ -121,30 +144,18 @@ type Wanted = (Job, Option<Turns>, Option<FilesOptions>);
 
 /// Runs a job.
 fn launch(name: &str, job: Result<Wanted, ExitCode>) -> ExitCode {
-    let spawner = match Spawner::find() {
-        Ok(spawner) => spawner,
-        Err(error) => {
-            let text = format!("cannot spawn: the program that asked for it is gone ({error})");
-            return report(name, &text, 1);
-        }
-    };
-    let (mut job, turns, files) = match job {
-        Ok(job) => job,
-        Err(code) => return code,
-    };
+    let (spawner, (mut job, turns, files)) =
+        match spawner(name).and_then(|spawner| Ok((spawner, job?))) {
+            Ok(found) => found,
+            Err(code) => return code,
+        };
     let files = files.map(|wanted| JobFiles::begin(&wanted, &mut job));
     let files = match files.transpose() {
         Ok(files) => files,
         Err(Some(text)) => return report(name, &text, 1),
         Err(None) => return ExitCode::FAILURE,
     };
-    let status = match margay_job_launch::run(&job, spawner, turns) {
-        Ok(status) => status,
-        Err(error) => {
-            report(name, &error.message, error.status);
-            error.status
-        }
-    };
+    let status = start(name, &job, spawner, turns);
     match files.map_or(Ok(()), JobFiles::finish) {
         Ok(()) => ExitCode::from(status),
         Err(why) => {
@@ -154,6 +165,22 @@ fn launch(name: &str, job: Result<Wanted, ExitCode>) -> ExitCode {
             ExitCode::from(status.max(1))
         }
     }
+}
+
+/// The program that spawns the job, if one does.
+fn spawner(name: &str) -> Result<Option<Spawner>, ExitCode> {
+    Spawner::find().map_err(|error| {
+        let text = format!("cannot spawn: the program that asked for it is gone ({error})");
+        report(name, &text, 1)
+    })
+}
+
+/// Runs a job, reports why it cannot run, and returns its exit status.
+fn start(name: &str, job: &Job, spawner: Option<Spawner>, turns: Option<Turns>) -> u8 {
+    margay_job_launch::run(job, spawner, turns).unwrap_or_else(|error| {
+        report(name, &error.message, error.status);
+        error.status
+    })
 }
 
 /// Runs a command of `margay`; `arguments` are the words of which it was made.

@@ -5,18 +5,23 @@
 //! of the environment, over which the command line wins. What belongs to the SP2's switch or to
 //! several machines is accepted where it changes nothing and refused where it would.
 
+mod commands;
+
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, ValueHint};
-use margay_job_launch::plan::{Inherit, Job, Output, Program, StdinTo};
+use margay_job_launch::hosts::is_this_machine;
+use margay_job_launch::plan::{Hosts, Inherit, Job, Output, Program, StdinTo};
+use margay_job_launch::report::host_name;
+use margay_sys_os::cpu;
 
-use crate::hosts::is_here;
 use crate::options::{VERSION, one_line};
 use crate::single_dash;
 use crate::values::ranks;
+use commands::{Commands, Words};
 
 /// The command's name.
 pub const NAME: &str = "poe";
@@ -27,8 +32,12 @@ after the program belong to it, and with MP_FENCE=WORD all words after that word
 variable.
 
 MP_EUILIB, MP_EUIDEVICE, MP_RESD, MP_RMPOOL, MP_RETRY, MP_ADAPTER_USE, MP_CPU_USE, MP_BUFFER_MEM, MP_SHARED_MEMORY, \
-MP_WAIT_MODE, MP_SINGLE_THREAD, MP_PMDLOG and MP_SAVEHOSTFILE, and the options of these names, are accepted and have no effect: \
-there is no switch, no pool and no daemon.
+MP_WAIT_MODE, MP_SINGLE_THREAD and MP_PMDLOG, and the options of these names, are accepted and have no effect: there is no switch, \
+no pool and no daemon.
+
+Without a program and without a command file, commands come from the standard input: one for all tasks, or, with -pgmmodel mpmd, a \
+line for each task. The tasks get the rest of it. With -newjob yes each line is a job of its own (with mpmd: a line for each task), until the line 'quit', the end of the input or of the command file, or a job that ends with 1 or with 128 and more; the tasks get \
+no input then.
 
 A program that is linked with libmpl and started directly starts itself through poe when MP_PROCS is set or -procs is among its \
 arguments.
@@ -36,7 +45,7 @@ arguments.
 Exit status: that of mpiexec.";
 
 /// Options that are accepted and change nothing, each with a value.
-const WITHOUT_EFFECT: [&str; 13] = [
+const WITHOUT_EFFECT: [&str; 12] = [
     "euilib",
     "euidevice",
     "resd",
@@ -49,7 +58,6 @@ const WITHOUT_EFFECT: [&str; 13] = [
     "wait_mode",
     "single_thread",
     "pmdlog",
-    "savehostfile",
 ];
 
 /// Run a parallel program as on the SP2.
@@ -90,24 +98,33 @@ pub struct PoeOptions {
     #[arg(long = "pmlights", env = "MP_PMLIGHTS", value_name = "LIGHTS", value_parser = clap::value_parser!(u32).range(0..=32))]
     pub lights: Option<u32>,
 
-    /// Read the hosts from a file, one on each line; only this machine is possible. NULL: no file
+    /// Read the hosts from a file, that of one task on each line. NULL: no file
     #[arg(long = "hostfile", visible_alias = "hfile", env = "MP_HOSTFILE", value_name = "FILE", value_parser = host_file, value_hint = ValueHint::FilePath)]
-    pub host_file: Option<()>,
+    pub host_file: Option<HostFile>,
 
-    /// Number of machines; only one is possible
-    #[arg(long = "nodes", env = "MP_NODES", value_name = "NODES", value_parser = nodes)]
-    pub nodes: Option<()>,
+    /// Write the host of each task to a file, one on each line
+    #[arg(long = "savehostfile", env = "MP_SAVEHOSTFILE", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub save_host_file: Option<PathBuf>,
+
+    /// Number of machines: that many of the host file are used
+    #[arg(long = "nodes", env = "MP_NODES", value_name = "NODES", value_parser = ranks)]
+    pub nodes: Option<u32>,
 
     /// Number of tasks on each machine
     #[arg(long = "tasks_per_node", env = "MP_TASKS_PER_NODE", value_name = "TASKS", value_parser = ranks)]
     pub tasks_per_node: Option<u32>,
 
     /// spmd: all tasks run the same program; mpmd: each task runs the command in its line of the
-    /// command file
+    /// command file or of the standard input
     #[arg(long = "pgmmodel", env = "MP_PGMMODEL", value_name = "spmd|mpmd", value_parser = ["spmd", "mpmd"], ignore_case = true, default_value = "spmd")]
     pub model: String,
 
-    /// The programs of an mpmd job with their arguments: one line for each task
+    /// Jobs are run one after the other, as the lines of the command file or of the standard input
+    /// say
+    #[arg(long = "newjob", env = "MP_NEWJOB", value_name = "yes|no", value_parser = BoolishValueParser::new(), hide_possible_values = true, action = ArgAction::Set, default_value = "no")]
+    pub new_job: bool,
+
+    /// Programs with their arguments: one line for each task of an mpmd job, or for each job of -newjob
     #[arg(long = "cmdfile", env = "MP_CMDFILE", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub command_file: Option<PathBuf>,
 
@@ -233,120 +250,256 @@ pub fn with_source(command: &clap::Command, words: &[OsString], error: &clap::Er
     }
 }
 
-/// Makes the job.
-///
-/// # Errors
-/// When there is no program, or options contradict each other.
-pub fn job(options: PoeOptions) -> Result<Job, String> {
-    let mut tasks = options.procs;
-    if let Some(each) = options.tasks_per_node {
-        match tasks {
-            Some(tasks) if tasks != each => {
-                return Err(format!(
-                    "-procs {tasks} and -tasks_per_node {each} contradict each other on one machine; leave one out"
-                ));
-            }
-            _ => tasks = Some(each),
-        }
-    }
-    let mut environment = vec![("MP_INFOLEVEL", options.level.to_string())];
-    if let Some(limit) = options.eager_limit {
-        environment.push(("MP_EAGER_LIMIT", limit.to_string()));
-        environment.push(("MARGAY_EAGER_LIMIT", limit.to_string()));
-    }
-    if options.interrupts {
-        environment.push(("MP_CSS_INTERRUPT", "yes".into()));
-        environment.push(("MARGAY_PROGRESS_THREAD", "1".into()));
-    } else {
-        environment.push(("MP_CSS_INTERRUPT", "no".into()));
-    }
-    if let Some(lights) = options.lights {
-        environment.push(("MP_PMLIGHTS", lights.to_string()));
-    }
-    let environment: Vec<(OsString, OsString)> = environment
-        .into_iter()
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect();
-    let program = |ranks, words: Vec<OsString>| {
-        let mut words = words.into_iter();
-        words.next().map(|command| Program {
-            ranks,
-            command,
-            arguments: words.collect(),
-            process_type: 0,
-            nodes: None,
-            directory: None,
-            inherit: Inherit::All,
-            environment: environment.clone(),
-        })
-    };
-    let programs = match (
-        options.model.eq_ignore_ascii_case("mpmd"),
-        &options.command_file,
-    ) {
-        (false, None) => {
-            let program = program(tasks, options.program);
-            vec![program.ok_or(
-                "there is no program to run; write: poe ./a.out -procs 4 (see poe --help)",
-            )?]
-        }
-        (false, Some(_)) => {
-            return Err(
-                "-cmdfile is for -pgmmodel mpmd; programs one after the other (-newjob) are started by a script".into(),
-            );
-        }
-        (true, None) => {
-            return Err("-pgmmodel mpmd needs -cmdfile FILE, with a line for each task".into());
-        }
-        (true, Some(file)) => {
-            if let Some(word) = options.program.first() {
-                return Err(format!(
-                    "with -pgmmodel mpmd the command file names the programs; leave out '{}'",
-                    word.to_string_lossy()
-                ));
-            }
-            let lines = command_file(file)?;
-            let wanted = tasks.map_or(lines.len(), |n| n as usize);
-            if wanted > lines.len() {
-                return Err(format!(
-                    "the command file '{}' has {} lines for {wanted} tasks",
-                    file.display(),
-                    lines.len()
-                ));
-            }
-            let lines = lines.into_iter().take(wanted);
-            lines.filter_map(|words| program(Some(1), words)).collect()
-        }
-    };
-    Ok(Job {
-        programs,
-        stdin: options.input,
-        output: options.output,
-        label: options.label,
-        report_bindings: options.level >= 2,
-        quiet: options.level == 0,
-        ..Job::new(NAME)
-    })
+/// The hosts of a host file, that of one task on each line; none where there is no file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostFile(Vec<String>);
+
+/// The jobs of one `poe`, one after the other.
+#[derive(Debug)]
+pub struct Jobs {
+    options: PoeOptions,
+    tasks: Option<u32>,
+    hosts: Option<Hosts>,
+    commands: Option<Commands>,
 }
 
-/// Returns the programs of a command file: words between blanks; empty lines and those that begin
-/// with # or ! are left out.
-fn command_file(path: &Path) -> Result<Vec<Vec<OsString>>, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| format!("cannot read the command file '{}': {e}", path.display()))?;
-    let lines: Vec<Vec<OsString>> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with(['#', '!']))
-        .map(|line| line.split_whitespace().map(OsString::from).collect())
-        .collect();
-    if lines.is_empty() {
+impl Jobs {
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// When options contradict each other, or a file cannot be read.
+    pub fn of(options: PoeOptions) -> Result<Jobs, String> {
+        let is_mpmd = options.is_mpmd();
+        let has_commands = is_mpmd || options.new_job;
+        match options.program.first() {
+            Some(word) if has_commands => {
+                let (option, word) = (
+                    if is_mpmd { "-pgmmodel mpmd" } else { "-newjob" },
+                    word.to_string_lossy(),
+                );
+                return Err(format!(
+                    "with {option} the command file or the standard input names the programs; leave out '{word}'"
+                ));
+            }
+            _ => {}
+        }
+        let commands = match &options.command_file {
+            Some(_) if !has_commands => {
+                return Err(
+                    "-cmdfile is for -pgmmodel mpmd, or for -newjob yes, which runs its lines one after the other".into(),
+                );
+            }
+            Some(file) => Some(Commands::of_file(file)?),
+            None if options.program.is_empty() => Some(Commands::Input),
+            None => None,
+        };
+        let (tasks, hosts) = places(&options)?;
+        Ok(Jobs {
+            options,
+            tasks,
+            hosts,
+            commands,
+        })
+    }
+
+    /// Whether there may be more jobs after one.
+    #[must_use]
+    pub fn are_several(&self) -> bool {
+        self.options.new_job
+    }
+
+    /// Returns the next job; `None` after the last.
+    ///
+    /// # Errors
+    /// When commands are missing, or a file cannot be read or written.
+    pub fn next_job(&mut self) -> Result<Option<Job>, String> {
+        let lines = match self.next_lines()? {
+            Some(lines) => lines,
+            None if self.options.new_job => return Ok(None),
+            None => {
+                return Err(
+                    "there is no program to run; write: poe ./a.out -procs 4 (see poe --help)"
+                        .into(),
+                );
+            }
+        };
+        let environment = self.options.environment();
+        let ranks = if self.options.is_mpmd() {
+            Some(1)
+        } else {
+            self.tasks
+        };
+        let programs = lines.into_iter().filter_map(|words| {
+            let mut words = words.into_iter();
+            words.next().map(|command| Program {
+                ranks,
+                command,
+                arguments: words.collect(),
+                process_type: 0,
+                nodes: None,
+                directory: None,
+                inherit: Inherit::All,
+                environment: environment.clone(),
+            })
+        });
+        let job = Job {
+            programs: programs.collect(),
+            stdin: if self.options.new_job {
+                StdinTo::Nobody
+            } else {
+                self.options.input
+            },
+            output: self.options.output,
+            label: self.options.label,
+            report_bindings: self.options.level >= 2,
+            quiet: self.options.level == 0,
+            hosts: self.hosts.clone(),
+            ..Job::new(NAME)
+        };
+        if let Some(file) = &self.options.save_host_file {
+            std::fs::write(file, names(&job))
+                .map_err(|e| format!("cannot write the hosts to '{}': {e}", file.display()))?;
+        }
+        Ok(Some(job))
+    }
+
+    /// The commands of the next job: one, or one for each task.
+    fn next_lines(&mut self) -> Result<Option<Vec<Words>>, String> {
+        let Some(commands) = &mut self.commands else {
+            return Ok(Some(vec![self.options.program.clone()]));
+        };
+        if !self.options.is_mpmd() {
+            return Ok(commands.next(NAME)?.map(|line| vec![line]));
+        }
+        let wanted = self.tasks.map(|tasks| tasks as usize);
+        let is_file = matches!(commands, Commands::File(_));
+        let Some(wanted) = wanted.or(is_file.then_some(usize::MAX)) else {
+            return Err(
+                "-pgmmodel mpmd without a command file reads a line for each task: say how many with -procs".into(),
+            );
+        };
+        let mut lines = Vec::new();
+        while lines.len() < wanted {
+            match commands.next(&lines.len().to_string())? {
+                Some(line) => lines.push(line),
+                None => break,
+            }
+        }
+        if lines.len() < wanted
+            && wanted < usize::MAX
+            && !(lines.is_empty() && self.options.new_job)
+        {
+            let count = lines.len();
+            let what = match &self.options.command_file {
+                Some(file) => format!("the command file '{}'", file.display()),
+                None => "the standard input".into(),
+            };
+            return Err(format!("{what} has {count} lines for {wanted} tasks"));
+        }
+        Ok(Some(lines).filter(|lines| !lines.is_empty()))
+    }
+}
+
+impl PoeOptions {
+    fn is_mpmd(&self) -> bool {
+        self.model.eq_ignore_ascii_case("mpmd")
+    }
+
+    /// What the tasks find in their environment.
+    fn environment(&self) -> Vec<(OsString, OsString)> {
+        let mut environment = vec![("MP_INFOLEVEL", self.level.to_string())];
+        if let Some(limit) = self.eager_limit {
+            environment.push(("MP_EAGER_LIMIT", limit.to_string()));
+            environment.push(("MARGAY_EAGER_LIMIT", limit.to_string()));
+        }
+        if self.interrupts {
+            environment.push(("MP_CSS_INTERRUPT", "yes".into()));
+            environment.push(("MARGAY_PROGRESS_THREAD", "1".into()));
+        } else {
+            environment.push(("MP_CSS_INTERRUPT", "no".into()));
+        }
+        if let Some(lights) = self.lights {
+            environment.push(("MP_PMLIGHTS", lights.to_string()));
+        }
+        environment
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
+    }
+}
+
+/// The number of tasks, where the options say it, and the hosts, where they are not this machine
+/// alone.
+fn places(options: &PoeOptions) -> Result<(Option<u32>, Option<Hosts>), String> {
+    let file = options.host_file.as_ref().map_or(&[][..], |file| &file.0);
+    let mut names: Vec<&String> = Vec::new();
+    for host in file {
+        if !names.contains(&host) {
+            names.push(host);
+        }
+    }
+    let nodes = options.nodes.unwrap_or(names.len().max(1) as u32);
+    if nodes as usize > names.len().max(1) {
         return Err(format!(
-            "the command file '{}' names no program",
-            path.display()
+            "-nodes {nodes}: there are {} hosts; name more in a file (-hostfile FILE)",
+            names.len().max(1)
         ));
     }
-    Ok(lines)
+    names.truncate(nodes as usize);
+    let each = options.tasks_per_node;
+    let product = each.map(|each| each.saturating_mul(nodes));
+    let tasks = match (options.procs, product) {
+        (Some(tasks), Some(product)) if tasks != product => {
+            return Err(format!(
+                "-procs {tasks} and -tasks_per_node {} on {nodes} nodes contradict each other; leave one out",
+                each.unwrap_or(0)
+            ));
+        }
+        (tasks, product) => tasks.or(product),
+    };
+    if file.iter().all(|host| is_this_machine(host)) {
+        return Ok((tasks, None));
+    }
+    let list: Vec<(String, u32)> = match (each, options.nodes, tasks) {
+        // As many on each node as fit.
+        (Some(each), _, _) => names.iter().map(|&name| (name.clone(), each)).collect(),
+        (None, Some(nodes), Some(tasks)) => {
+            let each = tasks.div_ceil(nodes);
+            names.iter().map(|&name| (name.clone(), each)).collect()
+        }
+        _ => file.iter().map(|name| (name.clone(), 1)).collect(),
+    };
+    let places: u32 = list.iter().map(|(_, places)| places).sum();
+    let tasks = tasks.unwrap_or(places);
+    if tasks > places {
+        return Err(format!(
+            "the host file has {places} lines for {tasks} tasks; add lines, or use -tasks_per_node"
+        ));
+    }
+    let hosts = Hosts {
+        list,
+        shell: Hosts::SHELL.map(OsString::from).to_vec(),
+        ..Hosts::default()
+    };
+    Ok((Some(tasks), Some(hosts)))
+}
+
+/// The host of each task, on a line.
+fn names(job: &Job) -> String {
+    let counts: Vec<u32> = (job.programs.iter())
+        .map(|program| program.ranks.unwrap_or(cpu::usable_cores() as u32))
+        .collect();
+    let hosts = match &job.hosts {
+        Some(hosts) => {
+            let (names, of_rank) = hosts.assign(&counts);
+            of_rank
+                .iter()
+                .map(|&host| names[host as usize].clone())
+                .collect()
+        }
+        None => vec![host_name(); counts.iter().sum::<u32>() as usize],
+    };
+    hosts.join("\n") + "\n"
 }
 
 fn output(text: &str) -> Result<Output, String> {
@@ -382,30 +535,23 @@ fn bytes(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| "this is not a number of bytes such as 4096, 64K or 1M".into())
 }
 
-fn nodes(text: &str) -> Result<(), String> {
-    match text.trim() {
-        "1" => Ok(()),
-        _ => Err("poe runs on this machine only; mpiexec -host runs on several".into()),
-    }
-}
-
-/// Checks that all hosts of a host file are this machine.
-fn host_file(path: &str) -> Result<(), String> {
+/// Reads the hosts of a host file. Behind a name there may be words for the switch.
+fn host_file(path: &str) -> Result<HostFile, String> {
     if path.is_empty() || path == "NULL" {
-        return Ok(());
+        return Ok(HostFile::default());
     }
     let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read it: {e}"))?;
     let hosts = text
         .lines()
-        .filter_map(|line| line.split_whitespace().next());
-    hosts
+        .filter_map(|line| line.split_whitespace().next())
         .filter(|host| !host.starts_with(['!', '*', '#']))
-        .try_for_each(|host| match host.strip_prefix('@') {
+        .map(|host| match host.strip_prefix('@') {
             Some(pool) => Err(format!(
-                "there is no pool '{pool}': only this machine can be used"
+                "there is no pool '{pool}'; name hosts, one on each line"
             )),
-            None => is_here(host).map(drop),
-        })
+            None => Ok(host.to_owned()),
+        });
+    hosts.collect::<Result<_, _>>().map(HostFile)
 }
 
 #[cfg(test)]
@@ -426,7 +572,8 @@ mod tests {
         let matches = command()
             .try_get_matches_from(words)
             .map_err(|e| one_line(&e, NAME))?;
-        job(PoeOptions::from_arg_matches(&matches).map_err(|e| e.to_string())?)
+        let options = PoeOptions::from_arg_matches(&matches).map_err(|e| e.to_string())?;
+        Ok(Jobs::of(options)?.next_job()?.unwrap())
     }
 
     #[test]
@@ -527,18 +674,50 @@ mod tests {
     }
 
     #[test]
+    fn the_lines_of_a_host_file_are_the_places_of_tasks() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("host.list");
+        std::fs::write(&file, "! three\nfar1 shared\nfar1\n* and\nfar2\n").unwrap();
+        let options = format!("a -hostfile {}", file.display());
+        let hosts = |more: &str| {
+            let job = parsed(&format!("{options} {more}")).unwrap();
+            let hosts = job.hosts.clone().unwrap();
+            let list = hosts.list.iter();
+            let list: Vec<String> = list.map(|(name, n)| format!("{name}:{n}")).collect();
+            (job.programs[0].ranks, list.join(" "), names(&job))
+        };
+        let all = "far1\nfar1\nfar2\n";
+        assert_eq!(
+            hosts(""),
+            (Some(3), "far1:1 far1:1 far2:1".into(), all.into())
+        );
+        assert_eq!(hosts("-procs 2").2, "far1\nfar1\n");
+        assert_eq!(hosts("-tasks_per_node 2").2, "far1\nfar1\nfar2\nfar2\n");
+        assert_eq!(hosts("-nodes 1 -tasks_per_node 2").2, "far1\nfar1\n");
+        assert_eq!(hosts("-nodes 2 -procs 3").2, "far1\nfar1\nfar2\n");
+        let error = parsed(&format!("{options} -procs 4")).unwrap_err();
+        assert!(error.contains("3 lines for 4 tasks"), "{error}");
+        std::fs::write(&file, "localhost\n@pool\n").unwrap();
+        let error = parsed(&options).unwrap_err();
+        assert!(error.contains("no pool 'pool'"), "{error}");
+        std::fs::write(&file, "localhost\n").unwrap();
+        assert_eq!(parsed(&options).unwrap().hosts, None);
+    }
+
+    #[test]
     fn errors_are_one_line_with_a_remedy() {
         for (line, said) in [
-            ("", "there is no program"),
             ("a -procs 0", "at least 1 rank"),
             ("a -stdoutmode some", "unordered, ordered or a task"),
             ("a -stdinmode some", "all, none or a task"),
             ("a -infolevel 7", "7 is not in 0..=6"),
             ("a -eager_limit much", "not a number of bytes"),
-            ("a -nodes 2", "runs on several"),
+            ("a -nodes 2", "name more in a file"),
             ("a -procs 2 -tasks_per_node 3", "contradict"),
-            ("-pgmmodel mpmd", "needs -cmdfile"),
-            ("a -cmdfile x", "-pgmmodel mpmd"),
+            ("-pgmmodel mpmd", "say how many with -procs"),
+            ("-pgmmodel mpmd a", "leave out 'a'"),
+            ("-newjob yes a", "leave out 'a'"),
+            ("a -cmdfile x", "-newjob yes"),
             ("a -hostfile /no/such/file", "cannot read it"),
             ("a -labelio perhaps", "perhaps"),
         ] {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
 use common::*;
@@ -116,7 +116,7 @@ fn a_command_file_gives_each_task_its_program() {
 }
 
 #[test]
-fn only_this_machine() {
+fn a_host_file_names_this_machine_and_no_pools() {
     let poe = Poe::new();
     let hosts = poe.0.path().join("host.list");
     std::fs::write(&hosts, "! the machine\nlocalhost\n* others\n").unwrap();
@@ -129,20 +129,15 @@ fn only_this_machine() {
         "{}",
         done.err
     );
-    for (text, said) in [
-        ("far.example\n", "'far.example' is not this machine"),
-        ("@3\n", "no pool '3'"),
-    ] {
-        std::fs::write(&hosts, text).unwrap();
-        let done = run(poe.command("echo here").env("MP_HOSTFILE", &hosts));
-        assert_eq!(done.code(), 2);
-        assert!(
-            done.err.contains(said) && done.err.contains("MP_HOSTFILE"),
-            "{}",
-            done.err
-        );
-        assert_eq!(done.err.lines().count(), 1, "{}", done.err);
-    }
+    std::fs::write(&hosts, "@3\n").unwrap();
+    let done = run(poe.command("echo here").env("MP_HOSTFILE", &hosts));
+    assert_eq!(done.code(), 2);
+    assert!(
+        done.err.contains("no pool '3'") && done.err.contains("MP_HOSTFILE"),
+        "{}",
+        done.err
+    );
+    assert_eq!(done.err.lines().count(), 1, "{}", done.err);
 }
 
 #[test]
@@ -171,4 +166,84 @@ fn errors_name_the_variable_or_the_option() {
         "{}",
         done.err
     );
+}
+
+#[test]
+fn commands_come_from_the_standard_input_and_the_tasks_get_the_rest() {
+    let poe = Poe::new();
+    let mut command = poe.command("-procs 2 -stdinmode 0 -stdoutmode ordered");
+    let done = run_with_input(&mut command, b"# comment\ncat\nfor the tasks\n");
+    assert_eq!(
+        (done.out.as_str(), done.code()),
+        ("for the tasks\n", 0),
+        "{}",
+        done.err
+    );
+    let mut command = poe.command("-procs 2 -pgmmodel mpmd -stdinmode 1 -stdoutmode ordered");
+    let done = run_with_input(&mut command, b"echo first\ncat\nrest\n");
+    assert_eq!(done.out, "first\nrest\n", "{}", done.err);
+    let done = run_with_input(&mut poe.command("-procs 2"), b"");
+    assert_eq!(done.code(), 2);
+    assert!(
+        done.err.contains("there is no program to run"),
+        "{}",
+        done.err
+    );
+    let mut command = poe.command("-procs 2 -pgmmodel mpmd");
+    let done = run_with_input(&mut command, b"echo one\n");
+    assert!(
+        done.err
+            .contains("the standard input has 1 lines for 2 tasks"),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn jobs_run_one_after_the_other_until_one_fails_badly() {
+    let poe = Poe::new();
+    let file = poe.0.path().join("jobs");
+    let line = format!(
+        "-procs 2 -stdoutmode 0 -newjob yes -cmdfile {}",
+        file.display()
+    );
+    let three = poe.0.path().join("three");
+    std::fs::write(&three, "#!/bin/sh\nexit 3\n").unwrap();
+    std::fs::set_permissions(&three, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(&file, format!("echo one\n{}\necho two\n", three.display())).unwrap();
+    let done = run(&mut poe.command(&line));
+    assert_eq!(
+        (done.out.as_str(), done.code()),
+        ("one\ntwo\n", 0),
+        "{}",
+        done.err
+    );
+    std::fs::write(&file, "echo one\nfalse\necho two\n").unwrap();
+    let done = run(&mut poe.command(&line));
+    assert_eq!(
+        (done.out.as_str(), done.code()),
+        ("one\n", 1),
+        "{}",
+        done.err
+    );
+    let mut command = poe.command("-procs 1 -newjob yes");
+    let done = run_with_input(&mut command, b"echo one\ncat\necho two\nquit\necho three\n");
+    assert_eq!(
+        (done.out.as_str(), done.code()),
+        ("one\ntwo\n", 0),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn the_hosts_of_tasks_are_written_to_a_file() {
+    let poe = Poe::new();
+    let file = poe.0.path().join("hosts");
+    let line = format!("true -procs 3 -savehostfile {}", file.display());
+    let done = run(&mut poe.command(&line));
+    assert_eq!(done.code(), 0, "{}", done.err);
+    let hosts = std::fs::read_to_string(file).unwrap();
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(hosts, name.repeat(3));
 }

@@ -132,7 +132,7 @@ fn until_there(name: &str) -> String {
 #[test]
 fn gangs_take_turns_and_one_that_is_out_is_stopped_as_a_whole() {
     let place = Place(scratch());
-    place.part("mkpart -sz 1 -rq 50 one");
+    place.part("mkpart -sz 1 -rq 300 one");
     let jobs = [0, 1].map(|_| place.start("-pn one -n 2", &until_there("end")));
     let pids = [jobs[0].pid(), jobs[1].pid()];
     let mut turns = [0, 0];

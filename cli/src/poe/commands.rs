@@ -44,10 +44,8 @@ impl Commands {
     pub fn next(&mut self, who: &str) -> Result<Option<Words>, String> {
         match self {
             Commands::File(lines) => Ok(lines.next()),
-            Commands::Input => {
-                let read = |line| read_line(line, who);
-                next_of_input(read).map_err(|e| format!("cannot read the standard input: {e}"))
-            }
+            Commands::Input => next_of_input(|line| read_line(line, who))
+                .map_err(|e| format!("cannot read the standard input: {e}")),
         }
     }
 }
