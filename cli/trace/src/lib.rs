@@ -6,13 +6,13 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`mod@format`] | the stored trace |
-//! | [`record`] | from the rings of a running job to a trace |
-//! | [`mod@analyse`] | which messages belong together, who waited for whom, the critical path |
-//! | [`profile`] | sums: who spent how much where |
-//! | [`chrome`], [`perfetto`], [`picl`] | formats of other tools |
-//! | [`mod@view`] | the page in a browser |
-//! | [`json`] | JSON as text |
+//! | `format` | the stored trace |
+//! | `record` | from the rings of a running job to a trace |
+//! | `analyse` | which messages belong together, who waited for whom, the critical path |
+//! | `profile` | sums: who spent how much where |
+//! | `chrome`, `perfetto`, `picl` | formats of other tools |
+//! | `view` | the page in a browser |
+//! | `json` | JSON as text |
 
 #![forbid(unsafe_code)]
 
