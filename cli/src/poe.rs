@@ -6,6 +6,7 @@
 //! several machines is accepted where it changes nothing and refused where it would.
 
 mod commands;
+mod places;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,15 +14,13 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, ValueHint};
-use margay_job_launch::hosts::is_this_machine;
 use margay_job_launch::plan::{Hosts, Inherit, Job, Output, Program, StdinTo};
-use margay_job_launch::report::host_name;
-use margay_sys_os::cpu;
 
 use crate::options::{VERSION, one_line};
 use crate::single_dash;
 use crate::values::ranks;
 use commands::{Commands, Words};
+use places::{HostFile, host_file, names, places};
 
 /// The command's name.
 pub const NAME: &str = "poe";
@@ -63,6 +62,7 @@ const WITHOUT_EFFECT: [&str; 12] = [
 /// Run a parallel program as on the SP2.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = NOTES)]
+// Fields: each is an option of the command.
 pub struct PoeOptions {
     /// Number of tasks [default: one for each usable core, or for each line of the command file]
     #[arg(long = "procs", env = "MP_PROCS", value_name = "TASKS", value_parser = ranks)]
@@ -124,7 +124,8 @@ pub struct PoeOptions {
     #[arg(long = "newjob", env = "MP_NEWJOB", value_name = "yes|no", value_parser = BoolishValueParser::new(), hide_possible_values = true, action = ArgAction::Set, default_value = "no")]
     pub new_job: bool,
 
-    /// Programs with their arguments: one line for each task of an mpmd job, or for each job of -newjob
+    /// Programs with their arguments: one line for each task of an mpmd job, or for each job of
+    /// -newjob
     #[arg(long = "cmdfile", env = "MP_CMDFILE", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub command_file: Option<PathBuf>,
 
@@ -249,10 +250,6 @@ pub fn with_source(command: &clap::Command, words: &[OsString], error: &clap::Er
         None => text,
     }
 }
-
-/// The hosts of a host file, that of one task on each line; none where there is no file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HostFile(Vec<String>);
 
 /// The jobs of one `poe`, one after the other.
 #[derive(Debug)]
@@ -428,80 +425,6 @@ impl PoeOptions {
     }
 }
 
-/// The number of tasks, where the options say it, and the hosts, where they are not this machine
-/// alone.
-fn places(options: &PoeOptions) -> Result<(Option<u32>, Option<Hosts>), String> {
-    let file = options.host_file.as_ref().map_or(&[][..], |file| &file.0);
-    let mut names: Vec<&String> = Vec::new();
-    for host in file {
-        if !names.contains(&host) {
-            names.push(host);
-        }
-    }
-    let nodes = options.nodes.unwrap_or(names.len().max(1) as u32);
-    if nodes as usize > names.len().max(1) {
-        return Err(format!(
-            "-nodes {nodes}: there are {} hosts; name more in a file (-hostfile FILE)",
-            names.len().max(1)
-        ));
-    }
-    names.truncate(nodes as usize);
-    let each = options.tasks_per_node;
-    let product = each.map(|each| each.saturating_mul(nodes));
-    let tasks = match (options.procs, product) {
-        (Some(tasks), Some(product)) if tasks != product => {
-            return Err(format!(
-                "-procs {tasks} and -tasks_per_node {} on {nodes} nodes contradict each other; leave one out",
-                each.unwrap_or(0)
-            ));
-        }
-        (tasks, product) => tasks.or(product),
-    };
-    if file.iter().all(|host| is_this_machine(host)) {
-        return Ok((tasks, None));
-    }
-    let list: Vec<(String, u32)> = match (each, options.nodes, tasks) {
-        // As many on each node as fit.
-        (Some(each), _, _) => names.iter().map(|&name| (name.clone(), each)).collect(),
-        (None, Some(nodes), Some(tasks)) => {
-            let each = tasks.div_ceil(nodes);
-            names.iter().map(|&name| (name.clone(), each)).collect()
-        }
-        _ => file.iter().map(|name| (name.clone(), 1)).collect(),
-    };
-    let places: u32 = list.iter().map(|(_, places)| places).sum();
-    let tasks = tasks.unwrap_or(places);
-    if tasks > places {
-        return Err(format!(
-            "the host file has {places} lines for {tasks} tasks; add lines, or use -tasks_per_node"
-        ));
-    }
-    let hosts = Hosts {
-        list,
-        shell: Hosts::SHELL.map(OsString::from).to_vec(),
-        ..Hosts::default()
-    };
-    Ok((Some(tasks), Some(hosts)))
-}
-
-/// The host of each task, on a line.
-fn names(job: &Job) -> String {
-    let counts: Vec<u32> = (job.programs.iter())
-        .map(|program| program.ranks.unwrap_or(cpu::usable_cores() as u32))
-        .collect();
-    let hosts = match &job.hosts {
-        Some(hosts) => {
-            let (names, of_rank) = hosts.assign(&counts);
-            of_rank
-                .iter()
-                .map(|&host| names[host as usize].clone())
-                .collect()
-        }
-        None => vec![host_name(); counts.iter().sum::<u32>() as usize],
-    };
-    hosts.join("\n") + "\n"
-}
-
 fn output(text: &str) -> Result<Output, String> {
     match text.to_ascii_lowercase().as_str() {
         "unordered" => Ok(Output::Unordered),
@@ -533,25 +456,6 @@ fn bytes(text: &str) -> Result<u64, String> {
     };
     let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit));
     number.ok_or_else(|| "this is not a number of bytes such as 4096, 64K or 1M".into())
-}
-
-/// Reads the hosts of a host file. Behind a name there may be words for the switch.
-fn host_file(path: &str) -> Result<HostFile, String> {
-    if path.is_empty() || path == "NULL" {
-        return Ok(HostFile::default());
-    }
-    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read it: {e}"))?;
-    let hosts = text
-        .lines()
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|host| !host.starts_with(['!', '*', '#']))
-        .map(|host| match host.strip_prefix('@') {
-            Some(pool) => Err(format!(
-                "there is no pool '{pool}'; name hosts, one on each line"
-            )),
-            None => Ok(host.to_owned()),
-        });
-    hosts.collect::<Result<_, _>>().map(HostFile)
 }
 
 #[cfg(test)]

@@ -44,8 +44,8 @@ const PROGRAM_CRATES: [&str; 4] = [
 const PROGRAMS: [&str; 3] = ["margay", "margay-bench", "margay-machine"];
 
 /// The names of the last of them: the partitions of `margay part`, the parallel file system of
-/// `margay pfs`, the head of the queue that `margay up` starts, the checker of `mpiexec -check`, and
-/// what records jobs.
+/// `margay pfs`, the head of the queue that `margay up` starts, the checker of `mpiexec -check`,
+/// and what records jobs.
 const MACHINE_NAMES: [&str; 5] = [
     "margay-part",
     "margay-pfs",
