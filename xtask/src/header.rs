@@ -26,6 +26,10 @@ const HEADER: &str = "abi/mpi/include/mpi.h";
 const EXTENSIONS: &str = "abi/mpi/include/mpi_ext.h";
 const SYMBOLS: &str = "abi/mpi/symbols.txt";
 
+/// What the Fortran bindings and the hooks of `mpiexec -check` call, so that the line of the
+/// program is known (`abi/process/src/origin.rs`).
+const ORIGIN: [&str; 2] = ["margay_called_from", "margay_program_address"];
+
 /// Writes all files; with `check` only compares them.
 ///
 /// # Errors
@@ -102,6 +106,7 @@ pub fn print(root: &Path) -> Result<Outputs, String> {
         symbols.extend(library.symbols);
         libraries.extend(library.files);
     }
+    symbols.extend(ORIGIN.map(str::to_owned));
     symbols.sort();
     if let Some(twice) = symbols.windows(2).find(|w| w[0] == w[1]) {
         return Err(format!("{} is defined twice in abi/mpi/src", twice[0]));
