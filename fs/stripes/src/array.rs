@@ -338,7 +338,7 @@ impl Array {
         }
     }
 
-    /// Lets so many threads help with long reads and writes, from now on.
+    /// Lets that many threads help with long reads and writes, from now on.
     pub fn set_helpers(&self, helpers: usize) {
         // Once: those that are there go on.
         self.crew.get_or_init(|| Crew::new(helpers));

@@ -241,7 +241,7 @@ impl Store {
         self.array.layout
     }
 
-    /// Lets so many threads help with long reads and writes.
+    /// Lets that many threads help with long reads and writes.
     pub fn set_helpers(&self, helpers: usize) {
         self.array.set_helpers(helpers);
     }

@@ -34,6 +34,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The folder of the partitions of all users, where it is not `/var/lib/margay/partitions`.",
     },
     Environment {
+        name: "MARGAY_PFS",
+        reader: "programs",
+        about: "The directory of the parallel file system of `mpiexec -pfs`, set for its ranks.",
+    },
+    Environment {
         name: "MARGAY_JOB_ID",
         reader: "programs",
         about: "The number of the job of the queue, set for its processes.",
@@ -121,12 +126,12 @@ pub const ENVIRONMENT: &[Environment] = &[
     Environment {
         name: "MP_HOSTFILE",
         reader: "`poe`",
-        about: "A file of hosts, which must all be this machine.",
+        about: "A file with the host of each task on a line of its own; `NULL` is none.",
     },
     Environment {
         name: "MP_NODES",
         reader: "`poe`",
-        about: "Number of machines: 1.",
+        about: "Number of machines: that many of the file of hosts.",
     },
     Environment {
         name: "MP_TASKS_PER_NODE",
@@ -141,7 +146,17 @@ pub const ENVIRONMENT: &[Environment] = &[
     Environment {
         name: "MP_CMDFILE",
         reader: "`poe`",
-        about: "The file that lists these programs.",
+        about: "The file that lists these programs, or the jobs of `MP_NEWJOB`.",
+    },
+    Environment {
+        name: "MP_NEWJOB",
+        reader: "`poe`",
+        about: "Jobs one after the other, a line of the command file or of the standard input for each: `yes` or `no`.",
+    },
+    Environment {
+        name: "MP_SAVEHOSTFILE",
+        reader: "`poe`",
+        about: "A file to which the host of each task is written.",
     },
     Environment {
         name: "MP_NOARGLIST",
