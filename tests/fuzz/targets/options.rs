@@ -9,7 +9,7 @@ use clap::FromArgMatches;
 use libfuzzer_sys::fuzz_target;
 use margay_cli::job;
 use margay_cli::options::{self, RunOptions};
-use margay_cli::poe::{self, Division, PoeOptions};
+use margay_cli::poe::{self, Division, Jobs, PoeOptions};
 use margay_cli::single_dash;
 
 fn parse<T: FromArgMatches>(
@@ -54,7 +54,15 @@ fn poe(words: Vec<OsString>) {
         return;
     };
     match parse::<PoeOptions>(command, words) {
-        Ok(options) => drop(poe::job(options)),
+        Ok(options) => {
+            // Without a program its commands would come from the standard input.
+            let has_program = !options.program.is_empty();
+            if let Ok(mut jobs) = Jobs::of(options)
+                && has_program
+            {
+                drop(jobs.next_job());
+            }
+        }
         Err(error) => tell(&error),
     }
 }
