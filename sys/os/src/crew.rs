@@ -6,8 +6,8 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// What is to be done, by whoever calls it. It lives as long as the post has it or a helper is in
-/// it, which `Posted` guarantees.
+/// The work, which its caller and the helpers share. It lives as long as the post has it or a
+/// helper is in it, which `Posted` guarantees.
 type Work = &'static (dyn Fn() + Sync);
 
 #[derive(Default)]
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-    /// Each piece is done once, whoever does it, and all are done when `share` returns.
+    /// Each piece is done once, by one thread, and all are done when `share` returns.
     #[test]
     fn pieces_are_done_once_each_by_any_number_of_helpers() {
         for helpers in [0, 1, 3] {

@@ -97,7 +97,7 @@ pub fn is_memory(file: &File) -> bool {
     fstatfs(file).is_ok_and(|facts| [TMPFS, RAMFS].contains(&(facts.f_type as i64)))
 }
 
-/// Ends a mount, as root may. `is_lazy`: at once, whoever uses it.
+/// Ends a mount, as root may. `is_lazy`: at once, also while it is in use.
 ///
 /// # Errors
 /// What the system says.

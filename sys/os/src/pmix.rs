@@ -185,7 +185,7 @@ impl Pmix {
         let of = Proc { rank, ..self.me };
         let mut value = std::ptr::null_mut();
         // SAFETY: the arguments are valid for the call, which returns a value of `malloc`'s or an
-        // error; what it holds belongs to whoever reads it.
+        // error; the reader owns what it holds.
         unsafe {
             let get: Get = function(&self.library, c"PMIx_Get")?;
             let code = get(&raw const of, name.as_ptr(), null(), 0, &raw mut value);

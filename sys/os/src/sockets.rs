@@ -232,7 +232,7 @@ pub fn is_unanswered(stream: &TcpStream, silence: Duration) -> bool {
     const REPEATED: u8 = 5;
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut bytes = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the descriptor is open, and the kernel writes at most as many bytes as it is told to
+    // SAFETY: the descriptor is open, and the kernel writes at most the given number of bytes to
     // a buffer that has them.
     let done = unsafe {
         libc::getsockopt(
