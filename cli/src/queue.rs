@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,7 +14,7 @@ use margay_svc_queue_wire::{
     Answer, Bytes, JobRow, Order, PROGRAM, Place, READY, Request, Shared, Target, ask, connect,
     converse, state,
 };
-use margay_sys_os::process::beside;
+use margay_sys_os::process::{beside, open_log};
 use margay_sys_os::signal::take_defaults_in;
 use serde_json::Value;
 
@@ -36,12 +35,7 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     }
     let log = place.log();
     let failed = |error: io::Error| format!("cannot start the queue: {error}");
-    let file = fs::File::options()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(&log)
-        .map_err(failed)?;
+    let file = open_log(&log).map_err(failed)?;
     let program = beside(PROGRAM).map_err(failed)?;
     let mut command = Command::new(&program);
     command

@@ -19,7 +19,7 @@ mod wire;
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -31,7 +31,7 @@ use margay_core_stripes::Layout;
 use margay_fs_stripes::{Disk, Folder, Store, StoreMaking};
 pub use margay_svc_pfs_options::PROGRAM;
 use margay_svc_pfs_options::{Action, PfsOptions, command};
-use margay_sys_os::process::beside;
+use margay_sys_os::process::{beside, open_log};
 use registry::Known;
 use wire::Answer;
 
@@ -311,12 +311,7 @@ fn serve_for(known: &Known, deadline: u64, is_owned: bool) -> Result<Child, Stri
     let name = &known.name;
     let log = registry::beside(name, "log")?;
     let failed = |error: io::Error| format!("cannot start the service of '{name}': {error}");
-    let file = fs::File::options()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(&log)
-        .map_err(failed)?;
+    let file = open_log(&log).map_err(failed)?;
     let mut child = Command::new(beside(PROGRAM).map_err(failed)?)
         .args(["serve", &format!("--deadline={deadline}"), name])
         .args(is_owned.then_some("--owned"))

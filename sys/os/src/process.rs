@@ -3,8 +3,9 @@
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::fs;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper};
@@ -181,6 +182,19 @@ pub fn set_name(name: &CStr) {
 /// process group. For a process that leads no group yet: one that has just been forked.
 pub fn lead_session() {
     let _ = rustix::process::setsid();
+}
+
+/// Opens the file to which a program in the background writes its messages: they come behind those
+/// of earlier ones, and nobody but the user reads them.
+///
+/// # Errors
+/// When the file cannot be opened or made.
+pub fn open_log(path: &Path) -> io::Result<fs::File> {
+    fs::File::options()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
 }
 
 /// The path of a program of the same installation: it is in the folder of the running one.
