@@ -77,6 +77,13 @@ fn inner_levels_are_parallel() {
 }
 
 #[test]
+fn tasks_run_in_order_and_dependent_iterations_too() {
+    let folder = scratch();
+    let executable = compile(&program("iml").join("order.c"), folder.path());
+    assert_eq!(both_ways(&executable), ["ok\n", "ok\n"]);
+}
+
+#[test]
 fn the_papers_programs() {
     let folder = scratch();
     for (name, said) in [
