@@ -3,11 +3,10 @@
 
 use std::collections::HashMap;
 
-use crate::comm::Comm;
 use crate::finding::{Finding, Kind, Part, Site};
+use crate::objects::{Comm, Window};
 use crate::record::{Phase, Record};
 use crate::state::*;
-use crate::window::Window;
 
 /// How a process has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

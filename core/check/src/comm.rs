@@ -1,72 +1,13 @@
 //! Communicators, and the collective calls on them.
 
-use std::collections::{BTreeMap, HashMap};
-
 use margay_core_reduce::Op;
 
 use crate::checker::Checker;
 use crate::finding::{Call, Finding, Kind};
-use crate::messages::Messages;
+use crate::objects::{Collective, Comm, Slot};
 use crate::record::Record;
 use crate::state::*;
 use crate::types::{Data, Mismatch};
-
-/// A communicator as all its members see it.
-#[derive(Default)]
-pub struct Comm {
-    /// World ranks, by rank in it.
-    pub members: Vec<u32>,
-    /// Those of the other group.
-    pub remote: Vec<u32>,
-    pub is_inter: bool,
-    /// Its members are not all ranks of the job: nothing is compared.
-    pub is_opaque: bool,
-    /// A collective call on it has failed somewhere: which calls belong together is not known.
-    pub is_lost: bool,
-    /// How many collective calls each process has made.
-    pub(crate) made: HashMap<usize, u64>,
-    pub(crate) slots: BTreeMap<u64, Slot>,
-    pub messages: Messages,
-}
-
-/// The calls that belong together.
-#[derive(Default)]
-pub(crate) struct Slot {
-    calls: Vec<Collective>,
-    returned: usize,
-}
-
-/// A collective call of one process.
-#[derive(Clone)]
-struct Collective {
-    process: usize,
-    /// Rank in the communicator.
-    rank: usize,
-    call: Call,
-    name: String,
-    is_in_place: [bool; 2],
-    counts: [Vec<i64>; 2],
-    types: [Vec<u64>; 2],
-    root: i64,
-    op: u64,
-    moment: Moment,
-}
-
-impl Comm {
-    /// The rank of a process in its own group.
-    pub fn rank_of(&self, world_rank: u32) -> Option<usize> {
-        self.members.iter().position(|&m| m == world_rank)
-    }
-
-    /// The group in which peers of point-to-point calls are.
-    pub fn peers(&self) -> &[u32] {
-        if self.is_inter {
-            &self.remote
-        } else {
-            &self.members
-        }
-    }
-}
 
 /// `MPI_Ibcast` and `MPI_Bcast_init` do what `MPI_Bcast` does.
 fn plain(name: &str) -> String {

@@ -26,6 +26,7 @@ mod checker;
 mod comm;
 mod finding;
 mod messages;
+mod objects;
 mod record;
 mod request;
 mod state;

@@ -5,59 +5,16 @@
 //! belongs to the n-th receive that got such a message, once it is known of all earlier receives
 //! what they got.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::checker::Checker;
 use crate::finding::{Call, Finding, Kind};
+use crate::objects::{Messages, Posted, Sent};
 use crate::state::*;
 use crate::types::{Data, Mismatch};
 
 /// Receives of any source that are remembered for the search for races.
 const MOST_REMEMBERED: usize = 4096;
-
-/// A message: ranks in the communicator.
-struct Sent {
-    call: Call,
-    data: Data,
-    from: usize,
-    to: usize,
-    tag: i64,
-    moment: Moment,
-    /// Of the receive that got it.
-    taken_by: Option<usize>,
-}
-
-struct Posted {
-    call: Call,
-    data: Option<Data>,
-    at: usize,
-    /// What it asks for.
-    source: i64,
-    tag: i64,
-    /// What it got, once that is known.
-    got: Option<(usize, i64)>,
-    is_gone: bool,
-    /// When it was over.
-    ended: Option<Moment>,
-    message: Option<usize>,
-}
-
-#[derive(Default)]
-pub struct Messages {
-    sent: BTreeMap<usize, Sent>,
-    next_sent: usize,
-    posted: BTreeMap<usize, Posted>,
-    next_posted: usize,
-    /// By receiver: receives in the order in which they were posted.
-    order: BTreeMap<usize, VecDeque<usize>>,
-    /// Sends, and receives, that wait for their counterpart: by sender, receiver, tag.
-    sends: BTreeMap<(usize, usize, i64), VecDeque<usize>>,
-    receives: BTreeMap<(usize, usize, i64), VecDeque<usize>>,
-    /// Receives of any source that have got their message.
-    any: VecDeque<usize>,
-    /// Which receive got what is not known any more.
-    is_unknown: bool,
-}
 
 impl Messages {
     fn is_wanted(posted: &Posted, sent: &Sent) -> bool {

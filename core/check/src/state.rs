@@ -111,6 +111,30 @@ pub enum Until {
     Window(u64, i64),
 }
 
+/// A window as one of its processes sees it.
+#[derive(Clone, Debug, Default)]
+pub struct OwnWindow {
+    /// Which window of the job it is.
+    pub id: usize,
+    /// Its memory in this process.
+    pub base: u64,
+    pub bytes: u64,
+    /// The fence that has opened an epoch.
+    pub fence: Option<Call>,
+    /// Operations since that fence.
+    pub used: Option<Call>,
+    /// The lock by which the window was accessed since that fence.
+    pub locked: Option<Call>,
+    pub fences: u32,
+    /// The last fence did not say that no epoch follows it.
+    pub is_after_fence: bool,
+    pub start: Option<Call>,
+    pub post: Option<Call>,
+    pub lock_all: Option<Call>,
+    /// By target: the call, and whether it is exclusive.
+    pub locks: BTreeMap<i64, (Call, bool)>,
+}
+
 // Fields: what the calls of one process have led to; each is read by another module.
 #[derive(Default)]
 pub struct Process {
@@ -136,7 +160,7 @@ pub struct Process {
     pub types: HashMap<u64, Type>,
     pub requests: BTreeMap<u64, Request>,
     pub objects: BTreeMap<(Object, u64), Call>,
-    pub windows: HashMap<u64, crate::window::OwnWindow>,
+    pub windows: HashMap<u64, OwnWindow>,
     pub uses: Vec<Use>,
     pub moment: Vec<u32>,
     /// Records that wait until those of other processes have come.

@@ -1,11 +1,10 @@
 //! One-sided communication: epochs, and accesses that conflict.
 
-use std::collections::BTreeMap;
-
 use margay_core_datatype::Basic;
 
 use crate::checker::Checker;
 use crate::finding::{Call, Finding, Kind};
+use crate::objects::{Access, By, What, Window};
 use crate::record::Record;
 use crate::state::*;
 
@@ -14,74 +13,6 @@ const MOST_ACCESSES: usize = 4096;
 
 /// `MPI_MODE_NOPRECEDE`
 const NOPRECEDE: i64 = 2048;
-
-/// A window as one of its processes sees it.
-#[derive(Clone, Debug, Default)]
-pub struct OwnWindow {
-    /// Which window of the job it is.
-    pub id: usize,
-    /// Its memory in this process.
-    base: u64,
-    bytes: u64,
-    /// The fence that has opened an epoch.
-    fence: Option<Call>,
-    /// Operations since that fence.
-    used: Option<Call>,
-    /// The lock by which the window was accessed since that fence.
-    locked: Option<Call>,
-    fences: u32,
-    /// The last fence did not say that no epoch follows it.
-    is_after_fence: bool,
-    start: Option<Call>,
-    post: Option<Call>,
-    lock_all: Option<Call>,
-    /// By target: the call, and whether it is exclusive.
-    locks: BTreeMap<i64, (Call, bool)>,
-}
-
-/// A window of the job.
-#[derive(Default)]
-pub struct Window {
-    pub members: Vec<u32>,
-    units: BTreeMap<usize, i64>,
-    accesses: Vec<Access>,
-}
-
-struct Access {
-    process: usize,
-    call: Call,
-    target: usize,
-    begin: i64,
-    end: i64,
-    what: What,
-    fences: Option<u32>,
-    /// How many fences its process had made before it.
-    after: u32,
-    by: By,
-    began: Moment,
-    ended: Option<Moment>,
-}
-
-/// What orders an access with those of other processes, beside messages.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
-    /// Nothing else.
-    Nothing,
-    /// A lock, which others have at the same time or not.
-    Shared,
-    Exclusive,
-    /// What is not followed: the groups of `MPI_Win_start` and `MPI_Win_post`, or the values of
-    /// operations that fetch.
-    Unknown,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
-    Reads,
-    Writes,
-    /// With this operation: 0 where the origin compares.
-    Combines(u64),
-}
 
 impl Checker {
     fn own_window(&mut self, process: usize, handle: u64) -> Option<&mut OwnWindow> {

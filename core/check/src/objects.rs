@@ -1,0 +1,153 @@
+//! What all processes of the program share: communicators with their messages and collective calls,
+//! and windows with their accesses.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use crate::finding::Call;
+use crate::state::Moment;
+use crate::types::Data;
+
+/// A communicator as all its members see it.
+#[derive(Default)]
+pub struct Comm {
+    /// World ranks, by rank in it.
+    pub members: Vec<u32>,
+    /// Those of the other group.
+    pub remote: Vec<u32>,
+    pub is_inter: bool,
+    /// Its members are not all ranks of the job: nothing is compared.
+    pub is_opaque: bool,
+    /// A collective call on it has failed somewhere: which calls belong together is not known.
+    pub is_lost: bool,
+    /// How many collective calls each process has made.
+    pub made: HashMap<usize, u64>,
+    pub slots: BTreeMap<u64, Slot>,
+    pub messages: Messages,
+}
+
+/// The calls that belong together.
+#[derive(Default)]
+pub struct Slot {
+    pub calls: Vec<Collective>,
+    pub returned: usize,
+}
+
+/// A collective call of one process.
+#[derive(Clone)]
+pub struct Collective {
+    pub process: usize,
+    /// Rank in the communicator.
+    pub rank: usize,
+    pub call: Call,
+    pub name: String,
+    pub is_in_place: [bool; 2],
+    pub counts: [Vec<i64>; 2],
+    pub types: [Vec<u64>; 2],
+    pub root: i64,
+    pub op: u64,
+    pub moment: Moment,
+}
+
+impl Comm {
+    /// The rank of a process in its own group.
+    pub fn rank_of(&self, world_rank: u32) -> Option<usize> {
+        self.members.iter().position(|&m| m == world_rank)
+    }
+
+    /// The group in which peers of point-to-point calls are.
+    pub fn peers(&self) -> &[u32] {
+        if self.is_inter {
+            &self.remote
+        } else {
+            &self.members
+        }
+    }
+}
+
+/// A message: ranks in the communicator.
+pub struct Sent {
+    pub call: Call,
+    pub data: Data,
+    pub from: usize,
+    pub to: usize,
+    pub tag: i64,
+    pub moment: Moment,
+    /// Of the receive that got it.
+    pub taken_by: Option<usize>,
+}
+
+pub struct Posted {
+    pub call: Call,
+    pub data: Option<Data>,
+    pub at: usize,
+    /// What it asks for.
+    pub source: i64,
+    pub tag: i64,
+    /// What it got, once that is known.
+    pub got: Option<(usize, i64)>,
+    pub is_gone: bool,
+    /// When it was over.
+    pub ended: Option<Moment>,
+    pub message: Option<usize>,
+}
+
+#[derive(Default)]
+pub struct Messages {
+    pub sent: BTreeMap<usize, Sent>,
+    pub next_sent: usize,
+    pub posted: BTreeMap<usize, Posted>,
+    pub next_posted: usize,
+    /// By receiver: receives in the order in which they were posted.
+    pub order: BTreeMap<usize, VecDeque<usize>>,
+    /// Sends, and receives, that wait for their counterpart: by sender, receiver, tag.
+    pub sends: BTreeMap<(usize, usize, i64), VecDeque<usize>>,
+    pub receives: BTreeMap<(usize, usize, i64), VecDeque<usize>>,
+    /// Receives of any source that have got their message.
+    pub any: VecDeque<usize>,
+    /// Which receive got what is not known any more.
+    pub is_unknown: bool,
+}
+
+/// A window of the job.
+#[derive(Default)]
+pub struct Window {
+    pub members: Vec<u32>,
+    pub units: BTreeMap<usize, i64>,
+    pub accesses: Vec<Access>,
+}
+
+pub struct Access {
+    pub process: usize,
+    pub call: Call,
+    pub target: usize,
+    pub begin: i64,
+    pub end: i64,
+    pub what: What,
+    pub fences: Option<u32>,
+    /// How many fences its process had made before it.
+    pub after: u32,
+    pub by: By,
+    pub began: Moment,
+    pub ended: Option<Moment>,
+}
+
+/// What orders an access with those of other processes, beside messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Nothing else.
+    Nothing,
+    /// A lock, which others have at the same time or not.
+    Shared,
+    Exclusive,
+    /// What is not followed: the groups of `MPI_Win_start` and `MPI_Win_post`, or the values of
+    /// operations that fetch.
+    Unknown,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    Reads,
+    Writes,
+    /// With this operation: 0 where the origin compares.
+    Combines(u64),
+}
