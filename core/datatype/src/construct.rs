@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use crate::basic::{Basic, Class};
-use crate::datatype::{Bound, Combiner, Datatype};
+use crate::datatype::{Combiner, Datatype};
 use crate::error::{TypeError, count as checked_count, mul, same_length};
-use crate::layout::{Layout, LayoutBuilder};
+use crate::layout::{Bound, Layout, LayoutBuilder};
 
 impl Datatype {
     /// The predefined type `basic`.

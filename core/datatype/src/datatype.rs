@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::basic::Basic;
 use crate::flat::Flat;
-use crate::layout::{Layout, Signature};
+use crate::layout::{Bound, Layout, Signature};
 use crate::order::{Distribution, Order};
 
 /// An MPI datatype: an immutable typemap. Share it by `Arc`; the types that it was made from stay
@@ -30,15 +30,6 @@ pub enum Arguments {
     /// All as Fortran's `INTEGER`: `MPI_TYPE_HVECTOR`, `MPI_TYPE_HINDEXED` and `MPI_TYPE_STRUCT` of
     /// MPI-1.
     Fortran,
-}
-
-/// A bound that a marker of MPI-1 sets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bound {
-    /// `MPI_LB`
-    Lower,
-    /// `MPI_UB`
-    Upper,
 }
 
 /// The constructor call of a datatype, with its arguments as given.

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use crate::basic::Basic;
-use crate::datatype::Bound;
 use crate::error::{TypeError, add, mul};
 use crate::flat::{Body, Flat, Item, Seq, SeqBuilder};
 
@@ -14,6 +13,15 @@ pub(crate) enum Signature {
     Empty,
     Uniform(Basic),
     Mixed,
+}
+
+/// A bound that a marker of MPI-1 sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// `MPI_LB`
+    Lower,
+    /// `MPI_UB`
+    Upper,
 }
 
 /// Least lower-bound marker and greatest upper-bound marker. `MPI_Type_create_resized` and the
