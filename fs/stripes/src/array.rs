@@ -9,22 +9,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use margay_core_stripes::{BLOCK, Layout, encode, recover};
 use margay_sys_os::crew::Crew;
 
+use crate::change::RowRef;
 use crate::disk::{Disk, Part, Pending, Space, Write, read_exact};
 use crate::fault::{Fault, Result, is_full};
-use crate::log::Log;
 use crate::state::{Health, Member, State};
 use crate::sums::{self, Place, Record};
-
-/// Where a row lies, as the map of its file says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowRef {
-    /// The slot.
-    pub slot: u64,
-    /// Generation: unique for every writing of a row.
-    pub generation: u64,
-    /// Blocks of the file that are stored.
-    pub blocks: u32,
-}
 
 /// What was found where a unit should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,20 +174,6 @@ impl Array {
         self.tell(format!(
             "stripe directory {path} failed: it is not there, or is not the one that was"
         ));
-    }
-
-    /// Cuts an old log where a newer one is in force, in all directories but those of that one,
-    /// where the next log finds its space.
-    pub fn cut_log(&self, old: Part, new: &Log) {
-        if Log::part(new.number()) == old {
-            return;
-        }
-        for n in (0..self.members.len()).filter(|n| !new.is_in(*n)) {
-            if let Some(disk) = self.disk(n) {
-                // It has a lower number; only its space matters.
-                let _ = disk.cut(old, 0);
-            }
-        }
     }
 
     /// Takes a directory into use, to be rebuilt.

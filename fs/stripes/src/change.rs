@@ -1,7 +1,6 @@
 //! Changes of the metadata as the log keeps them. Each says what something is from now on, not
 //! what was done to it, so that a change may be applied twice, and over a snapshot that has it.
 
-use crate::array::RowRef;
 use crate::codec::{Reader, Writer};
 
 /// What a file, directory or link is, beside its contents.
@@ -31,6 +30,17 @@ pub mod kind {
     pub const CHARACTER: u32 = 0o020_000;
     pub const BLOCK: u32 = 0o060_000;
     pub const SOCKET: u32 = 0o140_000;
+}
+
+/// Where a row lies, as the map of its file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowRef {
+    /// The slot.
+    pub slot: u64,
+    /// Generation: unique for every writing of a row.
+    pub generation: u64,
+    /// Blocks of the file that are stored.
+    pub blocks: u32,
 }
 
 /// A change.

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use margay_core_stripes::BLOCK;
 
-use crate::array::{RowRef, lock};
-use crate::change::Change;
+use crate::array::lock;
+use crate::change::{Change, RowRef};
 use crate::fault::{Fault, Result};
 use crate::file::{FileData, Partial, Rows};
 use crate::names::{read, write};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex, RwLock};
 
-use crate::array::RowRef;
+use crate::change::RowRef;
 use crate::writers::Writers;
 
 /// Memory that a range of a row takes besides its bytes, at least.

@@ -249,6 +249,20 @@ impl Log {
         });
     }
 
+    /// Cuts an older log, in all directories but those of this one, where the next log finds its
+    /// space.
+    pub fn cut_older(&self, array: &Array, old: Part) {
+        if Log::part(self.number) == old {
+            return;
+        }
+        for n in (0..array.state().members.len()).filter(|n| !self.is_in(*n)) {
+            if let Some(disk) = array.disk(n) {
+                // It has a lower number; only its space matters.
+                let _ = disk.cut(old, 0);
+            }
+        }
+    }
+
     /// Whether this directory has it.
     #[must_use]
     pub fn is_in(&self, n: usize) -> bool {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::array::{RowRef, UnitState, lock};
+use crate::array::{UnitState, lock};
+use crate::change::RowRef;
 use crate::fault::{Fault, Result};
 use crate::file::FileData;
 use crate::names::{Body, ROOT, read};
@@ -26,9 +27,6 @@ const MOST_LINES: usize = 100;
 
 /// Longest pause of a walk.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// The part of the time, in percent, that a walk takes unless another one is set.
-pub const SHARE: u64 = 30;
 
 /// What a walk has done since its last pause.
 struct Pace {

@@ -33,6 +33,9 @@ const SNAPSHOT_FRAME: usize = 1 << 20;
 /// Rows in a change of a snapshot.
 const ROWS_AT_ONCE: usize = 4096;
 
+/// The part of the time, in percent, that a walk over all data takes unless another one is set.
+const SHARE: u64 = 30;
+
 /// How far generations are advanced at each start: behind all that were used for rows that no log
 /// knows, which a stale directory may still have.
 const GENERATIONS: u64 = 1 << 32;
@@ -209,7 +212,7 @@ impl Store {
             generation: AtomicU64::new(generation),
             idle_since: AtomicU64::new(0),
             requests: AtomicU64::new(0),
-            share: AtomicU64::new(crate::mend::SHARE),
+            share: AtomicU64::new(SHARE),
             waiting: AtomicU64::new(0),
             unwritten: Mutex::default(),
             progress: Mutex::default(),
@@ -396,7 +399,7 @@ impl Store {
         let written = written.and_then(|log| self.array.write_state().map(|()| log));
         match written {
             Ok(log) => {
-                self.array.cut_log(Log::part(committer.log.number()), &log);
+                log.cut_older(&self.array, Log::part(committer.log.number()));
                 committer.log = log;
                 committer.count = taken.count;
                 lock(&self.slots).free(taken.freed);

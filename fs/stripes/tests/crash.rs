@@ -198,7 +198,7 @@ fn verify(store: &Store, model: &Model, what: &str) {
     }
 }
 
-/// One schedule: work, the end of the world after so many operations, chance about what was not
+/// One schedule: work, the end of the world after some operations, chance about what was not
 /// synced, the loss or scrambling of as many directories as there is parity, and a look; then more
 /// work on what is left.
 fn schedule(seed: u64, directories: usize, parity: usize, end: i64) -> bool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::{Body, Folder, Inode, Names, ROOT, write};
-use crate::array::RowRef;
+use crate::change::RowRef;
 use crate::change::{Attr, Change, kind};
 use crate::file::FileData;
 

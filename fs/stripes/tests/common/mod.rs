@@ -371,7 +371,7 @@ impl World {
         self.lost[n] = true;
     }
 
-    /// Ends the world after so many operations.
+    /// Ends the world after this number of operations.
     pub fn end_after(&self, operations: i64) {
         self.budget.store(operations, Ordering::SeqCst);
     }
