@@ -19,8 +19,6 @@ use margay_run_nx::error::{EQBLEN, EQPARAM, Result};
 use margay_run_nx::{Info, refuse};
 use margay_sys_os::user::{Mem, Piece};
 
-use crate::info::note;
-
 /// `long *`: one or several integers, in C or Fortran.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
@@ -271,33 +269,23 @@ impl Handler {
         self.routine.is_none()
     }
 
-    /// As a function that is called with what is known of the message.
-    pub fn closure(self) -> Result<margay_run_nx::handler::Handler> {
-        let Some(routine) = self.routine else {
-            refuse!(EQPARAM, "handler is a null pointer");
-        };
-        let fortran = self.fortran != 0;
-        Ok(Box::new(move |info: Info| {
-            let Info {
-                kind,
-                count,
-                node,
-                ptype,
-            } = info;
-            note(info);
-            if fortran {
-                let [kind, count, node, ptype] = [kind, count, node, ptype].map(|n| n as c_int);
-                // SAFETY: see the module; Fortran's handlers take four integers by reference.
-                let call: extern "C" fn(&c_int, &c_int, &c_int, &c_int) =
-                    unsafe { std::mem::transmute(routine) };
-                call(&kind, &count, &node, &ptype);
-            } else {
-                // SAFETY: see the module; C's handlers take four values.
-                let call: extern "C" fn(c_long, c_long, c_long, c_long) =
-                    unsafe { std::mem::transmute(routine) };
-                call(kind, count, node, ptype);
-            }
-        }))
+    /// Calls the function, if there is one, with what is known of a message.
+    pub fn call(self, info: Info) {
+        let Some(routine) = self.routine else { return };
+        let values = [info.kind, info.count, info.node, info.ptype];
+        if self.fortran != 0 {
+            let [kind, count, node, ptype] = values.map(|n| n as c_int);
+            // SAFETY: see the module; Fortran's handlers take four integers by reference.
+            let call: extern "C" fn(&c_int, &c_int, &c_int, &c_int) =
+                unsafe { std::mem::transmute(routine) };
+            call(&kind, &count, &node, &ptype);
+        } else {
+            let [kind, count, node, ptype] = values;
+            // SAFETY: see the module; C's handlers take four values.
+            let call: extern "C" fn(c_long, c_long, c_long, c_long) =
+                unsafe { std::mem::transmute(routine) };
+            call(kind, count, node, ptype);
+        }
     }
 }
 
@@ -306,24 +294,18 @@ impl XHandler {
         self.routine.is_none()
     }
 
-    /// As a function that is called with the program's parameter.
-    pub fn closure(self, hparam: c_long) -> Result<margay_run_nx::handler::Handler> {
-        let Some(routine) = self.routine else {
-            refuse!(EQPARAM, "xhandler is a null pointer");
-        };
-        let fortran = self.fortran != 0;
-        Ok(Box::new(move |info: Info| {
-            note(info);
-            if fortran {
-                // SAFETY: see the module; Fortran's handlers take one integer by reference.
-                let call: extern "C" fn(&c_int) = unsafe { std::mem::transmute(routine) };
-                call(&(hparam as c_int));
-            } else {
-                // SAFETY: see the module; C's handlers take one value.
-                let call: extern "C" fn(c_long) = unsafe { std::mem::transmute(routine) };
-                call(hparam);
-            }
-        }))
+    /// Calls the function, if there is one, with the program's parameter.
+    pub fn call(self, hparam: c_long) {
+        let Some(routine) = self.routine else { return };
+        if self.fortran != 0 {
+            // SAFETY: see the module; Fortran's handlers take one integer by reference.
+            let call: extern "C" fn(&c_int) = unsafe { std::mem::transmute(routine) };
+            call(&(hparam as c_int));
+        } else {
+            // SAFETY: see the module; C's handlers take one value.
+            let call: extern "C" fn(c_long) = unsafe { std::mem::transmute(routine) };
+            call(hparam);
+        }
     }
 }
 
