@@ -15,17 +15,17 @@ static SuiteOption options[OPTIONS] = {
 };
 
 /* Every kernel gives the number of its floating-point operations, by the usual weights. */
-#define KERNEL(number) static double __attribute__((noinline)) kernel##number(Data *restrict a)
+#define NOT_INLINED __attribute__((noinline))
 
 /* Hydrodynamics fragment. */
-KERNEL(1) {
+static NOT_INLINED double kernel1(Data *restrict a) {
     const double q = a->q, r = a->r, t = a->t;
     for (int k = 0; k < 1001; k++) a->x[k] = q + a->y[k] * (r * a->z[k + 10] + t * a->z[k + 11]);
     return 5 * 1001;
 }
 
 /* Incomplete Cholesky, conjugate gradient. */
-KERNEL(2) {
+static NOT_INLINED double kernel2(Data *restrict a) {
     int length = 101, begin = 0, end = 0, count = 0;
     while (length > 0) {
         begin = end;
@@ -38,7 +38,7 @@ KERNEL(2) {
 }
 
 /* Inner product. */
-KERNEL(3) {
+static NOT_INLINED double kernel3(Data *restrict a) {
     double q = 0;
     for (int k = 0; k < 1001; k++) q += a->z[k] * a->x[k];
     a->q = q;
@@ -46,7 +46,7 @@ KERNEL(3) {
 }
 
 /* Banded linear equations. */
-KERNEL(4) {
+static NOT_INLINED double kernel4(Data *restrict a) {
     int count = 0;
     for (int k = 6; k < 1001; k += (1001 - 7) / 2) {
         double sum = a->x[k - 1];
@@ -57,13 +57,13 @@ KERNEL(4) {
 }
 
 /* Tri-diagonal elimination, below the diagonal. */
-KERNEL(5) {
+static NOT_INLINED double kernel5(Data *restrict a) {
     for (int i = 1; i < 1001; i++) a->x[i] = a->z[i] * (a->y[i] - a->x[i - 1]);
     return 2 * 1000;
 }
 
 /* General linear recurrence. */
-KERNEL(6) {
+static NOT_INLINED double kernel6(Data *restrict a) {
     int count = 0;
     for (int i = 1; i < 64; i++) {
         double sum = 0.01;
@@ -74,7 +74,7 @@ KERNEL(6) {
 }
 
 /* Equation of state. */
-KERNEL(7) {
+static NOT_INLINED double kernel7(Data *restrict a) {
     const double q = a->q, r = a->r, t = a->t, *u = a->u;
     for (int k = 0; k < 995; k++)
         a->x[k] = u[k] + r * (a->z[k] + r * a->y[k]) +
@@ -83,7 +83,7 @@ KERNEL(7) {
 }
 
 /* Alternating direction implicit integration. */
-KERNEL(8) {
+static NOT_INLINED double kernel8(Data *restrict a) {
     static const double m[3][3] = {{0.031, 0.032, 0.033}, {0.034, 0.035, 0.036}, {0.037, 0.038, 0.039}};
     const double sig = a->s;
     for (int kx = 1; kx < 3; kx++)
@@ -105,7 +105,7 @@ KERNEL(8) {
 }
 
 /* Integrate predictors. */
-KERNEL(9) {
+static NOT_INLINED double kernel9(Data *restrict a) {
     for (int i = 0; i < 101; i++) {
         double *px = a->px[i];
         px[0] = 0.22 * px[12] + 0.21 * px[11] + 0.20 * px[10] + 0.19 * px[9] + 0.18 * px[8] + 0.17 * px[7] + 0.16 * px[6] +
@@ -115,7 +115,7 @@ KERNEL(9) {
 }
 
 /* Difference predictors. */
-KERNEL(10) {
+static NOT_INLINED double kernel10(Data *restrict a) {
     for (int i = 0; i < 101; i++) {
         double *px = a->px[i], carried = a->cx[i][4];
         for (int k = 4; k < 13; k++) {
@@ -129,20 +129,20 @@ KERNEL(10) {
 }
 
 /* First sum. */
-KERNEL(11) {
+static NOT_INLINED double kernel11(Data *restrict a) {
     a->x[0] = a->y[0];
     for (int k = 1; k < 1001; k++) a->x[k] = a->x[k - 1] + a->y[k];
     return 1000;
 }
 
 /* First difference. */
-KERNEL(12) {
+static NOT_INLINED double kernel12(Data *restrict a) {
     for (int k = 0; k < 1000; k++) a->x[k] = a->y[k + 1] - a->y[k];
     return 1000;
 }
 
 /* Particles in cells, two dimensions. */
-KERNEL(13) {
+static NOT_INLINED double kernel13(Data *restrict a) {
     for (int n = 0; n < PARTICLES; n++) {
         double *p = a->p[n];
         long i = (long)p[0] & 63, j = (long)p[1] & 63;
@@ -162,7 +162,7 @@ KERNEL(13) {
 }
 
 /* Particles in cells, one dimension. */
-KERNEL(14) {
+static NOT_INLINED double kernel14(Data *restrict a) {
     for (int k = 0; k < 1001; k++) {
         a->vx[k] = 0;
         a->xx[k] = 0;
@@ -187,7 +187,7 @@ KERNEL(14) {
 }
 
 /* Casual Fortran. The arrays are, in McMahon's names, vy: za, vh: zb, vf: zm, vg: zp, vs: zq. */
-KERNEL(15) {
+static NOT_INLINED double kernel15(Data *restrict a) {
     for (int j = 1; j < ROWS; j++)
         for (int k = 1; k < 101; k++) {
             if (j + 1 >= ROWS) {
@@ -213,7 +213,7 @@ KERNEL(15) {
 }
 
 /* Monte Carlo search. Leaves the steps, the steps through the outer zone and the group at which it ended. */
-KERNEL(16) {
+static NOT_INLINED double kernel16(Data *restrict a) {
     const int n = 75, third = n / 3;
     const double r = a->r, s = a->s, t = a->t, *d = a->d;
     long steps = 0, outer = 0, m = 1;
@@ -247,7 +247,7 @@ KERNEL(16) {
 }
 
 /* Implicit, conditional computation. In McMahon's names vsp: x, vstp: y, vxne: z, vxnd: u, ve3: v, vlr: w, vlin: g. */
-KERNEL(17) {
+static NOT_INLINED double kernel17(Data *restrict a) {
     const double scale = 5.0 / 3;
     double before = 1.0 / 3, e6 = 1.03 / 3.07;
     for (int k = 100; k > 0; k--) {
@@ -267,7 +267,7 @@ KERNEL(17) {
 }
 
 /* Explicit hydrodynamics, two dimensions. */
-KERNEL(18) {
+static NOT_INLINED double kernel18(Data *restrict a) {
     const double t = 0.0037, s = 0.0041;
     for (int k = 1; k < 6; k++)
         for (int j = 1; j < 100; j++) {
@@ -294,7 +294,7 @@ KERNEL(18) {
 }
 
 /* General linear recurrence, forth and back. */
-KERNEL(19) {
+static NOT_INLINED double kernel19(Data *restrict a) {
     double carried = a->t;
     for (int k = 0; k < 101; k++) {
         a->x[k] = a->y[k] + carried * a->z[k];
@@ -309,7 +309,7 @@ KERNEL(19) {
 }
 
 /* Discrete ordinates transport. */
-KERNEL(20) {
+static NOT_INLINED double kernel20(Data *restrict a) {
     const double low = a->t, high = a->s;
     for (int k = 0; k < 1000; k++) {
         const double di = a->y[k] - a->g[k] / (a->xx[k] + 0.5);
@@ -326,7 +326,7 @@ KERNEL(20) {
 }
 
 /* Matrix product. */
-KERNEL(21) {
+static NOT_INLINED double kernel21(Data *restrict a) {
     for (int k = 0; k < ORDERS; k++)
         for (int i = 0; i < ORDERS; i++)
             for (int j = 0; j < LINES; j++) a->px[j][i] += a->vy[k][i] * a->cx[j][k];
@@ -334,7 +334,7 @@ KERNEL(21) {
 }
 
 /* Planckian distribution. */
-KERNEL(22) {
+static NOT_INLINED double kernel22(Data *restrict a) {
     a->u[100] = 0.99 * 20 * a->v[100];
     for (int k = 0; k < 101; k++) {
         a->y[k] = a->u[k] / a->v[k];
@@ -344,7 +344,7 @@ KERNEL(22) {
 }
 
 /* Implicit hydrodynamics, two dimensions. */
-KERNEL(23) {
+static NOT_INLINED double kernel23(Data *restrict a) {
     for (int j = 1; j < 6; j++)
         for (int k = 1; k < 100; k++) {
             const double q = a->za[j + 1][k] * a->zr[j][k] + a->za[j - 1][k] * a->zb[j][k] + a->za[j][k + 1] * a->zu[j][k] +
@@ -355,7 +355,7 @@ KERNEL(23) {
 }
 
 /* Where the smallest element is. */
-KERNEL(24) {
+static NOT_INLINED double kernel24(Data *restrict a) {
     int least = 0;
     for (int k = 1; k < 1001; k++)
         if (a->x[k] < a->x[least]) least = k;
