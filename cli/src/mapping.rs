@@ -1,6 +1,6 @@
 //! Where ranks run: the values of `-map-by` and `-bind`, which are those of Open MPI and Hydra.
 
-use margay_job_launch::binding::parse_list;
+use margay_job_launch::machine::parse_list;
 use margay_job_launch::plan::{Binding, Unit};
 
 /// What `-map-by` says.

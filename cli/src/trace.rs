@@ -4,7 +4,7 @@
 use std::env;
 use std::ffi::OsString;
 
-use margay_job_launch::recorder::Recording;
+use margay_job_launch::plan::Recording;
 use margay_sys_os::process::beside;
 
 use crate::bench::replace;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use margay_job_launch::binding::parse_list;
+use margay_job_launch::machine::parse_list;
 use margay_job_launch::plan::{Gpus, Job, OnDeadlock, Output, StdinTo};
 
 /// What `--on` says.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use margay_job_launch::binding::parse_list;
+use margay_job_launch::machine::parse_list;
 
 use crate::hosts::is_here;
 

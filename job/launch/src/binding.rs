@@ -366,30 +366,6 @@ pub fn ranges(cores: &[usize]) -> String {
     text
 }
 
-/// Reads a list of cores: `0,2,4-7`.
-///
-/// # Errors
-/// When it is not one.
-pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
-    let mut cores = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let number = |t: &str| {
-            t.trim()
-                .parse::<usize>()
-                .ok()
-                .filter(|&c| c < 1 << 16)
-                .ok_or_else(|| format!("'{part}' is not a core or a range of cores"))
-        };
-        let (first, last) = (number(first)?, number(last)?);
-        if first > last {
-            return Err(format!("the range '{part}' runs backwards"));
-        }
-        cores.extend(first..=last);
-    }
-    Ok(cores)
-}
-
 /// Returns the cores in the order in which `ranks` single ranks get them: one thread of every
 /// physical core before the second threads, when there is a choice.
 fn spread(mask: &[usize], ranks: usize) -> Vec<usize> {
@@ -404,7 +380,7 @@ fn spread(mask: &[usize], ranks: usize) -> Vec<usize> {
 fn sibling_place(core: usize) -> usize {
     let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
     let siblings = fs::read_to_string(path).unwrap_or_default();
-    parse_list(siblings.trim())
+    machine::parse_list(siblings.trim())
         .ok()
         .and_then(|list| list.iter().position(|&c| c == core))
         .unwrap_or(0)
@@ -506,10 +482,6 @@ mod tests {
 
     #[test]
     fn lists_and_their_errors() {
-        assert_eq!(parse_list("0,2,4-6").unwrap(), [0, 2, 4, 5, 6]);
-        assert!(parse_list("3-1").is_err());
-        assert!(parse_list("x").is_err());
-        assert!(parse_list("0,").is_err());
         assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7,8");
         let b = Binding::List(vec![1, 0]);
         assert_eq!(

@@ -12,7 +12,7 @@
 //! | [`binding`] | which rank runs on which cores |
 //! | [`input`] | passing standard input on |
 //! | [`output`], [`ordered`], [`spool`] | merging the ranks' output |
-//! | [`recorder`] | the program that records the job beside its ranks |
+//! | `recorder` | the program that records the job beside its ranks |
 //! | [`verdict`] | what the end of a rank means for the job |
 //! | [`report`] | what the launcher says when a job fails |
 //! | [`turns`] | jobs that take turns with others in a partition |
@@ -35,7 +35,7 @@ pub mod other_abi;
 pub mod output;
 pub mod plan;
 pub mod program;
-pub mod recorder;
+mod recorder;
 pub mod report;
 pub mod run;
 mod setup;

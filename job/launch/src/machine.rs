@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use crate::binding::parse_list;
 use crate::plan::Unit;
 
 /// Returns the cores of `mask` by the part of the machine to which they belong. `read` gives the
@@ -57,6 +56,30 @@ pub fn parts(unit: Unit, mask: &[usize], read: impl Fn(&str) -> Option<String>) 
     parts.into_iter().map(|(_, cpus)| cpus).collect()
 }
 
+/// Reads a list of cores: `0,2,4-7`.
+///
+/// # Errors
+/// When it is not one.
+pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |t: &str| {
+            t.trim()
+                .parse::<usize>()
+                .ok()
+                .filter(|&c| c < 1 << 16)
+                .ok_or_else(|| format!("'{part}' is not a core or a range of cores"))
+        };
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last {
+            return Err(format!("the range '{part}' runs backwards"));
+        }
+        cores.extend(first..=last);
+    }
+    Ok(cores)
+}
+
 /// Returns the text of a file below `/sys/devices/system`.
 #[must_use]
 pub fn read(path: &str) -> Option<String> {
@@ -104,6 +127,14 @@ mod tests {
         assert_eq!(parts(Unit::Host, &all, machine)[0], all);
         assert_eq!(parts(Unit::L2, &all, machine).len(), 1);
         assert_eq!(parts(Unit::Socket, &[1, 6], machine), [[1], [6]]);
+    }
+
+    #[test]
+    fn lists_of_cores_and_their_errors() {
+        assert_eq!(parse_list("0,2,4-6").unwrap(), [0, 2, 4, 5, 6]);
+        assert!(parse_list("3-1").is_err());
+        assert!(parse_list("x").is_err());
+        assert!(parse_list("0,").is_err());
     }
 
     #[test]

@@ -6,8 +6,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::recorder::Recording;
-
 /// A job as the user described it.
 // Fields: the choices of the user, which have little to do with each other.
 #[derive(Clone, Debug)]
@@ -44,6 +42,15 @@ pub struct Job {
     pub hosts: Option<Hosts>,
     /// The job is recorded.
     pub recording: Option<Recording>,
+}
+
+/// How a job is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recording {
+    /// The program that does it.
+    pub program: PathBuf,
+    /// What it is given; the job's memory is its standard input.
+    pub arguments: Vec<OsString>,
 }
 
 /// What is done when ranks wait for each other so that they can never go on.

@@ -1,24 +1,13 @@
 //! The program that records a job beside its ranks, for `-trace` and `-profile`.
 
-use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use margay_sys_os::signal;
 use margay_sys_shm::segment::Segment;
 
-use crate::plan::LaunchError;
-
-/// How a job is recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recording {
-    /// The program that does it.
-    pub program: PathBuf,
-    /// What it is given; the job's memory is its standard input.
-    pub arguments: Vec<OsString>,
-}
+use crate::plan::{LaunchError, Recording};
 
 /// That program, while it runs.
 #[derive(Debug)]
