@@ -353,8 +353,9 @@ impl Jobs {
             hosts: self.hosts.clone(),
             ..Job::new(NAME)
         };
-        if let Some(file) = &self.options.save_host_file {
-            std::fs::write(file, names(&job))
+        // All jobs run on the same hosts.
+        if let Some(file) = self.options.save_host_file.take() {
+            std::fs::write(&file, names(&job))
                 .map_err(|e| format!("cannot write the hosts to '{}': {e}", file.display()))?;
         }
         Ok(Some(job))
@@ -369,21 +370,20 @@ impl Jobs {
             return Ok(commands.next(NAME)?.map(|line| vec![line]));
         }
         let wanted = self.tasks.map(|tasks| tasks as usize);
-        let is_file = matches!(commands, Commands::File(_));
-        let Some(wanted) = wanted.or(is_file.then_some(usize::MAX)) else {
+        if wanted.is_none() && !matches!(commands, Commands::File(_)) {
             return Err(
                 "-pgmmodel mpmd without a command file reads a line for each task: say how many with -procs".into(),
             );
-        };
+        }
         let mut lines = Vec::new();
-        while lines.len() < wanted {
+        while wanted.is_none_or(|wanted| lines.len() < wanted) {
             match commands.next(&lines.len().to_string())? {
                 Some(line) => lines.push(line),
                 None => break,
             }
         }
-        if lines.len() < wanted
-            && wanted < usize::MAX
+        if let Some(wanted) = wanted
+            && lines.len() < wanted
             && !(lines.is_empty() && self.options.new_job)
         {
             let count = lines.len();
