@@ -7,43 +7,65 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// A name, what does its work, and what that is.
-type Program = (&'static str, fn() -> ExitCode, &'static str);
+/// One of the programs.
+struct Program {
+    name: &'static str,
+    run: fn() -> ExitCode,
+    what: &'static str,
+    /// What it is, for those that are asked for `--help` here, because no user calls them.
+    about: Option<&'static str>,
+}
 
 const PROGRAMS: [Program; 5] = [
-    (
-        margay_svc_part::PROGRAM,
-        margay_svc_part::main,
-        "partitions, run by margay part",
-    ),
-    (
-        margay_svc_pfs::PROGRAM,
-        margay_svc_pfs::main,
-        "the parallel file system, run by margay pfs",
-    ),
-    (
-        margay_svc_queue::PROGRAM,
-        margay_svc_queue::main,
-        "the queue, run by margay up",
-    ),
-    (
-        margay_svc_check::PROGRAM,
-        margay_svc_check::main,
-        "the checker, run by mpiexec -check",
-    ),
-    (
-        margay_cli_trace::PROGRAM,
-        margay_cli_trace::main,
-        "traces and profiles, run by margay trace and mpiexec -trace",
-    ),
+    Program {
+        name: margay_svc_part::PROGRAM,
+        run: margay_svc_part::main,
+        what: "partitions, run by margay part",
+        about: Some("What changes partitions, and keeps turns in them. `margay part` runs it."),
+    },
+    Program {
+        name: margay_svc_pfs::PROGRAM,
+        run: margay_svc_pfs::main,
+        what: "the parallel file system, run by margay pfs",
+        about: None,
+    },
+    Program {
+        name: margay_svc_queue::PROGRAM,
+        run: margay_svc_queue::main,
+        what: "the queue, run by margay up",
+        about: Some(
+            "The head of the queue, and what watches over its jobs. `margay up` starts it.",
+        ),
+    },
+    Program {
+        name: margay_svc_check::PROGRAM,
+        run: margay_svc_check::main,
+        what: "the checker, run by mpiexec -check",
+        about: Some("The checker of MPI programs. `mpiexec -check` runs it."),
+    },
+    Program {
+        name: margay_cli_trace::PROGRAM,
+        run: margay_cli_trace::main,
+        what: "traces and profiles, run by margay trace and mpiexec -trace",
+        about: Some(
+            "Records, reads and shows traces. `mpiexec -trace`, `margay trace` and `margay view` run it.",
+        ),
+    },
 ];
+
+const OPTIONS: &str = "\nOptions:\n  -h, --help  Print help\n";
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let called = words.next().unwrap_or_default();
     let called = Path::new(&called).file_name().unwrap_or_default();
-    if let Some((_, run, _)) = PROGRAMS.iter().find(|(name, _, _)| called == *name) {
-        return run();
+    let words: Vec<_> = words.collect();
+    let wants_help = matches!(&words[..], [word] if word == "--help" || word == "-h");
+    if let Some(program) = PROGRAMS.iter().find(|program| called == program.name) {
+        return match program.about {
+            Some(about) if wants_help => print(&format!("{about}\n{OPTIONS}")),
+            _ => (program.run)(),
+        };
     }
     // Commands of batch systems are names of the queue's program.
     if called.to_str().is_some_and(margay_svc_queue::has_command) {
@@ -51,16 +73,12 @@ fn main() -> ExitCode {
     }
     let mut text =
         String::from("This file is several programs. Its name says which of them runs:\n");
-    for (name, _, what) in PROGRAMS {
+    for Program { name, what, .. } in PROGRAMS {
         text.push_str(&format!("  {name:<13} {what}\n"));
     }
-    text.push_str("\nOptions:\n  -h, --help  Print help\n");
-    if words
-        .next()
-        .is_some_and(|word| word == "--help" || word == "-h")
-    {
-        let _ = io::stdout().write_all(text.as_bytes());
-        return ExitCode::SUCCESS;
+    text.push_str(OPTIONS);
+    if wants_help {
+        return print(&text);
     }
     let called = called.display();
     let _ = write!(
@@ -68,4 +86,10 @@ fn main() -> ExitCode {
         "{called}: none of the programs has this name\n\n{text}"
     );
     ExitCode::from(2)
+}
+
+/// Prints help; a closed standard output is no error.
+fn print(text: &str) -> ExitCode {
+    let _ = io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
 }

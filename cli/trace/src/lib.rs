@@ -85,14 +85,6 @@ impl<'a> Words<'a> {
 }
 
 fn run(arguments: &[OsString]) -> Result<(), String> {
-    if matches!(arguments, [word] if word == "--help" || word == "-h") {
-        print(
-            io::stdout(),
-            "Records, reads and shows traces. `mpiexec -trace`, `margay trace` and `margay view` run it.\n\n\
-             Options:\n  -h, --help  Print help\n",
-        );
-        return Ok(());
-    }
     let (command, words) = arguments.split_first().ok_or(USAGE)?;
     let words = Words { words };
     match command.to_str() {

@@ -44,12 +44,6 @@ pub fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let name = name.to_string_lossy().into_owned();
-    if words.is_empty() && (name == "--help" || name == "-h") {
-        println!(
-            "The checker of MPI programs. `mpiexec -check` runs it.\n\nOptions:\n  -h, --help  Print help"
-        );
-        return ExitCode::SUCCESS;
-    }
     match run(&name, words) {
         Ok(status) => ExitCode::from(status),
         Err(text) => {

@@ -73,13 +73,6 @@ fn run(words: &[OsString]) -> Result<(), Failed> {
         return Ok(make(&change, &texts)?);
     }
     match texts[..] {
-        ["--help" | "-h"] => {
-            println!(
-                "What changes partitions, and keeps turns in them. `margay part` runs it.\n\n\
-                 Options:\n  -h, --help  Print help"
-            );
-            Ok(())
-        }
         ["attend"] => Ok(attend::attend()?),
         ["init", ..] => Ok(init()?),
         ["serve", ..] => Ok(serve()?),

@@ -74,13 +74,6 @@ pub fn main() -> ExitCode {
         ["make-log", jobs, slots, seed] => replay::make(jobs, slots, seed),
         ["post"] => mail::post(),
         ["supervise", jobs] => supervise::supervise(Path::new(jobs)),
-        ["--help" | "-h"] => {
-            println!(
-                "The head of the queue, and what watches over its jobs. `margay up` starts it.\n\n\
-                 Options:\n  -h, --help  Print help"
-            );
-            Ok(())
-        }
         _ => Err("this program is started by `margay up`".into()),
     };
     match done {
