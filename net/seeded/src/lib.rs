@@ -19,8 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use fastrand::Rng;
 use margay_net_platform::Platform;
-use margay_net_transport::{Advance, Head, Packet, Sink, Ticket, Transport, WHOLE, WakeUp};
-use margay_sys_os::user::Mem;
+use margay_net_transport::{Head, Packet, Sink, Transport, WHOLE, WakeUp};
 
 pub use model::Model;
 
@@ -291,28 +290,6 @@ impl Transport for Seeded {
             );
         }
         !arrived.is_empty()
-    }
-
-    fn offer(&mut self, _: u32, _: &Mem, _: i64, _: u64) -> Option<(Ticket, [u64; 3])> {
-        None
-    }
-
-    fn accept(&mut self, _: u32, _: [u64; 3], _: &Mem, _: i64, _: u64) -> Option<Ticket> {
-        None
-    }
-
-    fn advance(&mut self, _: Ticket) -> Advance {
-        Advance::Done
-    }
-
-    fn withdraw(&mut self, _: Ticket) {}
-
-    fn alloc_shared(&mut self, _: u64) -> Option<usize> {
-        None
-    }
-
-    fn free_shared(&mut self, _: usize) -> bool {
-        false
     }
 }
 

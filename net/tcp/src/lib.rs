@@ -28,10 +28,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use margay_net_transport::{Advance, Head, Sink, Ticket, Transport, WHOLE};
+use margay_net_transport::{Head, Sink, Transport, WHOLE};
 use margay_sys_os::clock::Clock;
 use margay_sys_os::sockets::{self, Epoll, Event};
-use margay_sys_os::user::Mem;
 
 use connect::{Attempt, ETIMEDOUT, SILENCE, Visited, Visitor};
 use frame::{FRAGMENT_HEAD, HEAD, MOST_FRAGMENT};
@@ -59,8 +58,9 @@ const PAUSE_NS: u64 = 100_000_000;
 const GIVE_UP_NS: u64 = SILENCE.as_nanos() as u64;
 /// With more links than this, the system is asked which ones have something.
 const FEW: usize = 3;
-/// Without a connection, the system is asked only at every so many polls whether somebody comes:
-/// ranks of one host that wait for each other poll often, and the question costs a system call.
+/// Without a connection, the system is asked only at one of this number of polls whether somebody
+/// comes: ranks of one host that wait for each other poll often, and the question costs a system
+/// call.
 const IDLE_EVERY: u32 = 16;
 /// Polls after which visitors and attempts are served even while packets come.
 const LOOK_EVERY: u32 = 32;
@@ -577,28 +577,6 @@ impl Transport for Tcp {
                 self.check_links();
             }
         }
-        false
-    }
-
-    fn offer(&mut self, _: u32, _: &Mem, _: i64, _: u64) -> Option<(Ticket, [u64; 3])> {
-        None
-    }
-
-    fn accept(&mut self, _: u32, _: [u64; 3], _: &Mem, _: i64, _: u64) -> Option<Ticket> {
-        None
-    }
-
-    fn advance(&mut self, _: Ticket) -> Advance {
-        Advance::Done
-    }
-
-    fn withdraw(&mut self, _: Ticket) {}
-
-    fn alloc_shared(&mut self, _: u64) -> Option<usize> {
-        None
-    }
-
-    fn free_shared(&mut self, _: usize) -> bool {
         false
     }
 

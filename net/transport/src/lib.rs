@@ -121,32 +121,43 @@ pub trait Transport: Send {
     fn poll(&mut self, sink: &mut dyn Sink, spins: u32) -> bool;
 
     /// Offers `len` bytes at `offset` of `from` for direct copying to `to`. The words go to the
-    /// receiver. None when that is not possible or not worth it.
-    fn offer(&mut self, to: u32, from: &Mem, offset: i64, len: u64) -> Option<(Ticket, [u64; 3])>;
+    /// receiver. None when that is not possible or not worth it, as for every transport without a
+    /// way from memory to memory.
+    fn offer(&mut self, _to: u32, _: &Mem, _offset: i64, _len: u64) -> Option<(Ticket, [u64; 3])> {
+        None
+    }
 
     /// Accepts what `from` offered: `len` bytes (no more than were offered) shall go to `offset` of
     /// `into`. None when that is not possible; the sender must then be asked to send bytes.
     fn accept(
         &mut self,
-        from: u32,
-        words: [u64; 3],
-        into: &Mem,
-        offset: i64,
-        len: u64,
-    ) -> Option<Ticket>;
+        _from: u32,
+        _words: [u64; 3],
+        _into: &Mem,
+        _offset: i64,
+        _len: u64,
+    ) -> Option<Ticket> {
+        None
+    }
 
     /// Moves a direct copy on.
-    fn advance(&mut self, ticket: Ticket) -> Advance;
+    fn advance(&mut self, _: Ticket) -> Advance {
+        Advance::Done
+    }
 
     /// Takes an offer back that was declined or that nobody will come for.
-    fn withdraw(&mut self, ticket: Ticket);
+    fn withdraw(&mut self, _: Ticket) {}
 
     /// `bytes` of zeroed memory from which others can copy without a system call; its address. None
     /// where there is no such memory or none is left.
-    fn alloc_shared(&mut self, bytes: u64) -> Option<usize>;
+    fn alloc_shared(&mut self, _bytes: u64) -> Option<usize> {
+        None
+    }
 
     /// Frees what [`alloc_shared`](Self::alloc_shared) gave. False when it did not give that.
-    fn free_shared(&mut self, address: usize) -> bool;
+    fn free_shared(&mut self, _address: usize) -> bool {
+        false
+    }
 
     /// Reaches further processes through another transport.
     ///

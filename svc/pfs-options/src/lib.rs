@@ -171,7 +171,7 @@ pub struct JobOptions {
 /// How the service works.
 #[derive(Clone, Debug, Args)]
 pub struct Serving {
-    /// A stripe directory that has not answered for so many seconds fails, if the service is
+    /// A stripe directory that has not answered for this time in seconds fails, if the service is
     /// started by this
     #[arg(long, value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]

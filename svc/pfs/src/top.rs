@@ -78,39 +78,43 @@ fn table(before: &Look, now: &Look, seconds: f64) -> String {
     for (_, _, words) in rates("service") {
         let _ = writeln!(text, "{words}");
     }
-    let _ = writeln!(
-        text,
-        "{:>9} {:>12} {:>9} {:>12} {:>6}  stripe directory",
-        "reads/s", "read/s", "writes/s", "written/s", "busy"
-    );
+    heading(&mut text, "busy", "stripe directory");
     for (_, rate, words) in rates("disk") {
-        let _ = writeln!(
-            text,
-            "{:>9.0} {:>12} {:>9.0} {:>12} {:>5.0}%  {words}",
-            rate[0],
-            bytes(rate[1] as u64),
-            rate[2],
-            bytes(rate[3] as u64),
-            rate[4] / 10_000.0
+        row(
+            &mut text,
+            &rate,
+            &format!("{:.0}%", rate[4] / 10_000.0),
+            words,
         );
     }
-    let _ = writeln!(
-        text,
-        "{:>9} {:>12} {:>9} {:>12} {:>6}  client (user/process)",
-        "reads/s", "read/s", "writes/s", "written/s", "names"
-    );
+    heading(&mut text, "names", "client (user/process)");
     for (who, rate, words) in rates("client") {
-        let _ = writeln!(
-            text,
-            "{:>9.0} {:>12} {:>9.0} {:>12} {:>6.0}  {who} {words}",
-            rate[0],
-            bytes(rate[1] as u64),
-            rate[2],
-            bytes(rate[3] as u64),
-            rate[4]
+        row(
+            &mut text,
+            &rate,
+            &format!("{:.0}", rate[4]),
+            &format!("{who} {words}"),
         );
     }
     text
+}
+
+fn heading(text: &mut String, last: &str, whose: &str) {
+    // A string takes everything.
+    let _ = writeln!(
+        text,
+        "{:>9} {:>12} {:>9} {:>12} {last:>6}  {whose}",
+        "reads/s", "read/s", "writes/s", "written/s"
+    );
+}
+
+fn row(text: &mut String, rate: &[f64; NUMBERS], last: &str, whose: &str) {
+    let (read, written) = (bytes(rate[1] as u64), bytes(rate[3] as u64));
+    let _ = writeln!(
+        text,
+        "{:>9.0} {read:>12} {:>9.0} {written:>12} {last:>6}  {whose}",
+        rate[0], rate[2]
+    );
 }
 
 /// Shows the table once, or again and again until the service ends.

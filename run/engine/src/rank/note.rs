@@ -21,8 +21,8 @@ pub(super) struct Note<'a> {
     is_published: bool,
 }
 
-/// Details of a wait are published when nothing has moved for so many nanoseconds: a display looks
-/// later, and a wait that ends sooner costs nothing.
+/// Details of a wait are published when nothing has moved for this time in nanoseconds: a display
+/// looks later, and a wait that ends sooner costs nothing.
 const PUBLISH_AFTER_NS: u64 = 100_000_000;
 
 impl Note<'_> {
