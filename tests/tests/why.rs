@@ -283,6 +283,48 @@ fn a_core_file_shows_where_a_rank_has_crashed() {
 }
 
 #[test]
+fn ranks_in_python_show_its_files_and_lines() {
+    if !may_trace() {
+        return;
+    }
+    let script = program("why").join("solver.py");
+    let text = std::fs::read_to_string(&script).unwrap();
+    let line = |mark: &str| {
+        let is_it = |line: &str| line.ends_with(&format!("# LINE {mark}"));
+        let at = text.lines().position(is_it).unwrap();
+        format!("solver.py:{}", at + 1)
+    };
+    let library = stage().join("lib/libmpi_abi.so.1");
+    let arguments = format!("{} {}", script.display(), library.display());
+    let mut job = Job::start(
+        &Words::mpiexec(100, 2, Path::new("python3"), &arguments),
+        90,
+    );
+    job.until("ready", 2);
+    let computes = format!("at {} in relax()", line("relax"));
+    let waits = format!("at {} in exchange()", line("exchange"));
+    let (json, shown) = why(&job, |job| {
+        let of = |state: &str, text: &str| {
+            let places = places(job, state);
+            places.iter().any(|(_, place)| place.starts_with(text))
+        };
+        of("computing", &computes) && of("waiting", "at solver.py:")
+    });
+    let innermost = &places(&json, "waiting")[0].1;
+    // Since 3.11 functions have the names of their classes.
+    assert!(
+        *innermost == waits || *innermost == waits.replace(" in ", " in Grid."),
+        "{shown}"
+    );
+    for part in [
+        format!("main() {}", line("main")),
+        format!("<module> {}", line("script")),
+    ] {
+        assert!(shown.contains(&part), "{part}: {shown}");
+    }
+}
+
+#[test]
 fn a_message_with_another_tag_is_named() {
     let built = Built::mpi("-O2 -g");
     let mut job = built.start(2, "tags");

@@ -291,6 +291,25 @@ impl Elf {
         Some(Symbols { sorted, names })
     }
 
+    /// The address of a variable that the file exports.
+    pub(crate) fn data(&self, name: &str) -> Option<u64> {
+        const ENTRY: usize = 24;
+        const VARIABLE: u8 = 1;
+        let table = self.sections.iter().find(|s| s.kind == EXPORTED_SYMBOLS)?;
+        let names = self.contents(self.sections.get(table.link as usize)?)?;
+        let entries = self.contents(table)?;
+        let is_it = |entry: &&[u8]| {
+            let at = number::<4>(entry, 0).unwrap_or(0) as usize;
+            entry[4] & 15 == VARIABLE
+                && number::<2>(entry, 6) != Some(0)
+                && (names
+                    .get(at..)
+                    .and_then(|rest| rest.strip_prefix(name.as_bytes())))
+                .is_some_and(|rest| rest.first() == Some(&0))
+        };
+        number::<8>(entries.chunks_exact(ENTRY).find(is_it)?, 8)
+    }
+
     fn build_id(&self) -> Option<Vec<u8>> {
         const BUILD_ID: u64 = 3;
         let notes = self.sections.iter().filter(|s| s.kind == NOTE_SECTION);

@@ -8,6 +8,7 @@
 //! | `maps` | the files that a process has mapped, each opened once for all processes |
 //! | `unwind` | from registers and a copy of the stack to the callers |
 //! | `lines` | functions, files and lines, inlined functions included |
+//! | `python` | the functions of Python, from the structures of its interpreter |
 //! | `names` | names as their authors wrote them |
 //! | `places` | functions and lines of addresses in files, without a process |
 //!
@@ -21,6 +22,7 @@ mod lines;
 mod maps;
 mod names;
 mod places;
+mod python;
 mod unwind;
 
 use std::collections::{BTreeSet, HashMap};
@@ -55,6 +57,8 @@ pub struct Frame {
     pub module: String,
     /// Where in that file the instruction is, as an address there.
     pub offset: u64,
+    /// A function of Python; its module is its script.
+    pub is_python: bool,
 }
 
 impl Frame {
@@ -75,8 +79,11 @@ impl Frame {
     /// Whether it is the program's own: not of a library that programs stand on, nor of Rust's,
     /// which is part of the program's file.
     fn is_users(&self) -> bool {
-        let of_rust = |file: &str| file.starts_with("/rustc/");
-        !is_library(&self.module) && !self.file.as_deref().is_some_and(of_rust)
+        let file = self.file.as_deref().unwrap_or_default();
+        match self.is_python {
+            true => !is_python_library(file),
+            false => !is_library(&self.module) && !file.starts_with("/rustc/"),
+        }
     }
 
     /// The program or library without its folder.
@@ -93,6 +100,7 @@ impl Frame {
         match self.function.as_str() {
             "" => format!("{}+{:#x}", self.module_name(), self.offset),
             "main program" => self.function.clone(),
+            name if self.is_python && name.ends_with('>') => printable(name),
             name => format!("{}()", printable(name)),
         }
     }
@@ -126,12 +134,19 @@ pub struct Stack {
 
 impl Stack {
     /// The innermost function of the program itself: outside of the libraries that programs stand
-    /// on, and with a line where its file has one further out.
+    /// on, and with a line where its file has one further out. Where Python has called a compiled
+    /// function of which no line is known, the function of Python.
     #[must_use]
     pub fn users(&self) -> Option<&Frame> {
-        let first = self.frames.iter().find(|frame| frame.is_users())?;
+        let mut users = self.frames.iter().filter(|frame| frame.is_users());
+        let mut python = self.frames.iter().filter(|frame| frame.is_python);
+        let in_python = python.clone().find(|frame| frame.is_users());
+        let Some(first) = users.next() else {
+            return python.next();
+        };
         let mut same = (self.frames.iter()).filter(|f| f.is_users() && f.module == first.module);
-        Some(same.find(|f| f.line.is_some()).unwrap_or(first))
+        let found = same.find(|f| f.line.is_some());
+        found.or(in_python).or(python.next()).or(Some(first))
     }
 
     /// The functions of the program itself, from the innermost one to its entry.
@@ -144,6 +159,12 @@ impl Stack {
             .filter(|frame| frame.is_users())
             .filter(|frame| frame.line.is_some() || !frame.function.starts_with('_'))
     }
+}
+
+/// Whether a file of Python is one that programs stand on.
+fn is_python_library(file: &str) -> bool {
+    const FOLDERS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib/python3"];
+    file.starts_with("<frozen") || FOLDERS.iter().any(|folder| file.contains(folder))
 }
 
 /// Whether a file is one that programs stand on: Margay's libraries and the languages'.
@@ -188,15 +209,26 @@ pub(crate) fn is_library(path: &str) -> bool {
 pub fn stacks(threads: &[Thread]) -> Vec<Result<Stack, Refused>> {
     let mut modules = Modules::default();
     let mut walked: Vec<Result<Vec<Spot>, Refused>> = Vec::new();
+    let mut in_python = Vec::new();
     for some in threads.chunks(AT_A_TIME) {
         for (thread, image) in some.iter().zip(images(some, STACK_BYTES, STOP_LIMIT)) {
+            let mut python = None;
             walked.push(image.and_then(|image| {
                 let maps = modules.of(thread.pid).ok_or(Refused::Gone)?;
+                python = python::frames(*thread, image.stack_base, &maps, &modules);
                 Ok(unwind::walk(&image, &maps, &modules))
             }));
+            in_python.push(python);
         }
     }
-    named(&modules, walked)
+    let stacks = named(&modules, walked).into_iter().zip(in_python);
+    let merged = stacks.map(|(stack, python)| match (stack, python) {
+        (Ok(stack), Some((frames, module))) => {
+            Ok(python::merged(stack, frames, &modules.all[module].path))
+        }
+        (stack, _) => stack,
+    });
+    merged.collect()
 }
 
 /// Returns the functions that make calls which return to `places`, each a file and the distance
@@ -232,6 +264,7 @@ pub fn callers(places: &[(&str, u64)]) -> Vec<Frame> {
                 line: None,
                 module: modules.all[module].path.clone(),
                 offset: address,
+                is_python: false,
             })
         })
         .collect()
@@ -314,6 +347,7 @@ mod tests {
             line,
             module: module.into(),
             offset: 16,
+            is_python: false,
         }
     }
 

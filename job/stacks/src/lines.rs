@@ -23,6 +23,7 @@ pub(crate) fn frames(module: &Module, addresses: &[u64]) -> HashMap<u64, Vec<Fra
         line: None,
         module: module.path.clone(),
         offset: address,
+        is_python: false,
     };
     let mut found: HashMap<u64, Vec<Frame>> =
         (addresses.iter().map(|&at| (at, vec![plain_frame(at)]))).collect();
@@ -140,6 +141,7 @@ mod tests {
             path: "program".into(),
             root: String::new(),
             tables: Tables::of(elf.as_ref()),
+            python: None,
             elf,
         };
         let lines = |bytes: Vec<u8>| {

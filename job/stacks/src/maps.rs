@@ -8,6 +8,7 @@ use margay_sys_os::trace::upwards;
 
 use crate::core_file::CoreFile;
 use crate::elf::Elf;
+use crate::python::Runtime;
 use crate::unwind::Tables;
 
 /// What the loader leaves as it is in the file, and what must therefore agree.
@@ -34,6 +35,8 @@ pub(crate) struct Module {
     /// None when it cannot be read, or is another file by now.
     pub(crate) elf: Option<Elf>,
     pub(crate) tables: Tables,
+    /// The interpreter of Python in it.
+    pub(crate) python: Option<Runtime>,
 }
 
 /// All files of all processes that are looked at.
@@ -60,6 +63,17 @@ impl Maps {
             .and_then(|elf| elf.bias(mapping.begin, mapping.offset))
             .unwrap_or(mapping.begin.wrapping_sub(mapping.offset));
         Some((mapping.module, bias))
+    }
+}
+
+impl Maps {
+    /// The modules, each with what is added to addresses in its file.
+    pub(crate) fn modules<'a>(
+        &'a self,
+        modules: &'a Modules,
+    ) -> impl Iterator<Item = (usize, u64)> + 'a {
+        let places = self.sorted.iter().map(|mapping| mapping.begin);
+        places.filter_map(|begin| self.find(modules, begin))
     }
 }
 
@@ -192,6 +206,7 @@ impl Module {
             path: path.to_owned(),
             root,
             tables: Tables::of(elf.as_ref()),
+            python: Runtime::of(path, elf.as_ref()),
             elf,
         }
     }
