@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use margay_core_registry::markers::{self, Row};
 use margay_core_registry::{Locality, Phase, WaitKind};
+use margay_job_observe::posted::Posted;
 use margay_job_observe::state::{analysis, state_in_words};
 use margay_net_platform::{Peers, Platform};
 use margay_net_seeded::{Conditions, Model, world_on};
@@ -131,7 +132,7 @@ fn waits_are_seen_by_the_search_for_deadlocks() {
                         let found = analysis(&**model, now_ns);
                         assert_eq!(found.cycles, [[0, 1]]);
                         assert_eq!(
-                            state_in_words(&**model, 0, now_ns),
+                            state_in_words(&**model, &Posted::default(), 0, now_ns),
                             "waiting in MPI_Recv for rank 1, tag 9"
                         );
                         model.kill(0);

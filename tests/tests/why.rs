@@ -338,20 +338,30 @@ fn a_message_with_another_tag_is_named() {
 #[test]
 fn the_operation_of_a_request_that_is_waited_for_is_named() {
     let built = Built::mpi("-O2 -g");
-    let answer = |what: &str, expected: &[&str]| {
+    let answer = |what: &str, expected: &[String]| {
         let mut job = built.start(2, what);
         job.until("ready", 2);
         let is_there = |job: &Value| {
             let classes = job["classes"].as_array().unwrap();
-            let is = |text: &&str| classes.iter().any(|class| class["waiting"] == *text);
+            let is = |text: &String| classes.iter().any(|class| class["waiting"] == **text);
             expected.iter().all(is)
         };
         why(&job, is_there);
     };
-    let waitall = "MPI_Waitall for rank 1, tag 7, by MPI_Irecv, request 2 of 2";
-    let wait = "MPI_Wait for the other ranks, by MPI_Ibcast with root 0";
+    let waitall = format!(
+        "MPI_Waitall for rank 1, tag 7 (MPI_Irecv at {}, request 2 of 2)",
+        built.line("second")
+    );
+    let wait = format!(
+        "MPI_Wait for the other ranks (MPI_Ibcast with root 0 at {})",
+        built.line("broadcast")
+    );
     answer("requests", &[waitall, wait]);
-    let persistent = "MPI_Wait for rank 1, tag 5, by MPI_Recv_init";
+    let persistent = format!(
+        "MPI_Wait for rank 1, tag 5 (MPI_Recv_init at {}, started at {})",
+        built.line("init"),
+        built.line("start")
+    );
     answer("persistent", &[persistent]);
 }
 
@@ -361,15 +371,21 @@ fn messages_that_nobody_has_asked_for_are_named() {
     let mut job = Job::start(&Words::mpiexec(12, 2, &built.path(), "unexpected"), 60);
     job.until("ready", 2);
     let expected = [
-        "rank 1 has 1 message from rank 0 with tag 8 that no receive matches; it waits for tag 7",
-        "rank 1 has 2 messages from rank 0 with tag 7 that no receive matches; it waits for one on another communicator",
+        format!(
+            "rank 1 has 1 message from rank 0 with tag 8 (MPI_Send at {}) that no receive matches; it waits for tag 7",
+            built.line("tag")
+        ),
+        format!(
+            "rank 1 has 2 messages from rank 0 with tag 7 (MPI_Send at {}) that no receive matches; it waits for one on another communicator",
+            built.line("communicator")
+        ),
     ];
     let (_, text) = why(&job, |job| job["unexpected"] == serde_json::json!(expected));
-    for line in expected {
+    for line in &expected {
         assert!(text.contains(line), "{text}");
     }
     let err = job.ended().err;
-    for line in expected {
+    for line in &expected {
         // Of the deadlock, and of the time limit.
         assert_eq!(err.matches(line).count(), 2, "{err}");
     }

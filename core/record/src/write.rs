@@ -92,7 +92,7 @@ struct LaneState {
     looked: AtomicU64,
     /// Ticks of 16 calls above which they are recorded again.
     limit: AtomicU64,
-    /// The site of the call that is counted.
+    /// The site of the call that began last.
     site: AtomicU64,
     /// When the sums begin.
     since: AtomicU64,
@@ -176,16 +176,15 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         let lane = &self.lanes[index];
         let outer = lane.open.load(Relaxed);
         let site = self.site(origin);
+        lane.site.store(site, Relaxed);
         let left = lane.left.load(Relaxed);
         if left > 1 {
             lane.left.store(left - 1, Relaxed);
-            lane.site.store(site, Relaxed);
             lane.has_message.store(false, Relaxed);
             return Call { outer };
         }
         let now = T::ticks();
         if left == 1 && self.still_counts(index, now) {
-            lane.site.store(site, Relaxed);
             lane.has_message.store(false, Relaxed);
             return Call { outer };
         }
@@ -207,6 +206,14 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         if at & (RATE_RECORDS - 1) == RATE_RECORDS - 1 {
             self.look_at_rate(index, start);
         }
+    }
+
+    /// The number of the site of the call that the thread began last: what a request that it makes
+    /// keeps, so that a wait for it can be explained however long ago that was.
+    #[inline]
+    #[must_use]
+    pub fn call_site(&self, index: usize) -> u16 {
+        self.lanes[index].site.load(Relaxed) as u16
     }
 
     /// That call ends.

@@ -10,6 +10,8 @@
 //! word 2      since when it waits
 //! word 3..7   the name of the call that made the operation; empty for no request
 //! word 7      1 + its root in its communicator, 0 for none
+//!             | number of the call site that made it << 32, of that which started it << 48;
+//!             0 for unknown
 //! word 8      number of the request among those waited for, from 0 | how many these are << 32
 //! word 9      number of entries | messages that are in none of them << 32
 //! per entry   sender | tag << 32
@@ -18,7 +20,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::{CallName, NoteKey, Waiting, call_of};
+use crate::{CallName, NoteKey, Waiting};
 
 /// The note that holds it.
 pub const KEY: NoteKey = NoteKey(u32::from_be_bytes(*b"wait"));
@@ -36,6 +38,10 @@ const READS: u32 = 64;
 pub struct Awaited {
     /// The call that made it: `MPI_Ibcast`.
     pub made_by: CallName,
+    /// The call site that made it, as the rank's flight recorder numbers them; 0 for unknown.
+    pub site: u16,
+    /// The one that has started it, of a persistent request; else 0.
+    pub started: u16,
     /// The root of a collective operation: its rank in the communicator.
     pub root: Option<u32>,
     /// Which of the requests that the call waits for it is, from 0.
@@ -84,7 +90,9 @@ pub fn write(note: &[AtomicU64], waiting: &Waiting, detail: &Detail) {
     for (word, name) in note[3..].iter().zip(awaited.made_by) {
         word.store(name, Ordering::Relaxed);
     }
-    put(7, awaited.root.map_or(0, |root| root.saturating_add(1)), 0);
+    let root = awaited.root.map_or(0, |root| root.saturating_add(1));
+    let sites = u32::from(awaited.site) | u32::from(awaited.started) << 16;
+    put(7, root, sites);
     put(8, awaited.index, awaited.total);
     let entries = &detail.unexpected[..detail.unexpected.len().min(MOST)];
     put(9, entries.len() as u32, detail.more);
@@ -125,6 +133,8 @@ pub fn read(note: &[AtomicU64], waiting: &Waiting) -> Option<Detail> {
     is_it.then(|| Detail {
         awaited: (made_by != CallName::default()).then_some(Awaited {
             made_by,
+            site: halves(7).1 as u16,
+            started: (halves(7).1 >> 16) as u16,
             root: halves(7).0.checked_sub(1),
             index,
             total,
@@ -136,18 +146,6 @@ pub fn read(note: &[AtomicU64], waiting: &Waiting) -> Option<Detail> {
             .collect(),
         more,
     })
-}
-
-impl Awaited {
-    /// The operation in words: `MPI_Ibcast with root 0`.
-    #[must_use]
-    pub fn in_words(&self) -> String {
-        let name = call_of(self.made_by);
-        match self.root {
-            Some(root) => format!("{name} with root {root}"),
-            None => name,
-        }
-    }
 }
 
 fn pair(low: u32, high: u32) -> u64 {
@@ -181,6 +179,8 @@ mod tests {
         let detail = Detail {
             awaited: Some(Awaited {
                 made_by: call_name("MPI_Ireduce_scatter_block"),
+                site: 513,
+                started: 65_535,
                 root: Some(0),
                 index: 1,
                 total: 2,
@@ -193,11 +193,7 @@ mod tests {
             pulse: Pulse { looks: 9, moves: 4 },
             ..waiting
         };
-        assert_eq!(read(&note, &later), Some(detail.clone()));
-        assert_eq!(
-            detail.awaited.unwrap().in_words(),
-            "MPI_Ireduce_scatter_block with root 0"
-        );
+        assert_eq!(read(&note, &later), Some(detail));
         let moved = Waiting {
             pulse: Pulse { looks: 3, moves: 5 },
             ..waiting

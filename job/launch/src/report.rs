@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use margay_job_observe::calls;
 use margay_job_observe::crash::{Crash, core_files_are_written};
 use margay_job_observe::places::Places;
+use margay_job_observe::posted::Posted;
 use margay_job_observe::state::{analysis, state_in_words, unexpected_lines, wait_in_words};
 use margay_job_observe::waits::{Analysis, rank_ranges};
 use margay_net_platform::Peers;
@@ -109,7 +110,10 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
         let name = peers.call(r);
         match peers.waits(r).first() {
             _ if name.is_empty() || matches!(failure.cause, Cause::Aborted(_)) => String::new(),
-            Some(w) => format!(" while it waited in {}", wait_in_words(peers, r, &w)),
+            Some(w) => format!(
+                " while it waited in {}",
+                wait_in_words(peers, &Posted::default(), r, &w)
+            ),
             None if other => format!("; its last call was {name}"),
             // Noted when the rank has joined.
             None if name == "MPI_Init" || name == "MPI_Init_thread" => {
@@ -271,7 +275,8 @@ fn groups(peers: &dyn Peers, ranks: &[u32]) -> Vec<(String, Vec<u32>)> {
     let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
     let now_ns = now_ns();
     // Stacks come last: to read one wakes its thread, which runs then, or would if it had a core.
-    let states = ranks.iter().map(|&r| state_in_words(peers, r, now_ns));
+    let posted = Posted::of_ranks(peers, ranks);
+    let states = (ranks.iter()).map(|&r| state_in_words(peers, &posted, r, now_ns));
     let states: Vec<String> = states.collect();
     let places = Places::of_ranks(peers, ranks);
     for (&rank, mut state) in ranks.iter().zip(states) {

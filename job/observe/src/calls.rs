@@ -177,7 +177,8 @@ pub fn last_calls(peers: &dyn Peers, rank: u32, most: usize) -> Result<Vec<CallV
         .collect())
 }
 
-fn place(frame: &Frame, module: &str) -> String {
+/// Where a call site is, in words.
+pub(crate) fn place(frame: &Frame, module: &str) -> String {
     match (frame.line_text(), module) {
         (_, "") => String::new(),
         (Some(line), _) => line,

@@ -7,7 +7,9 @@
 //! | [`state`] | what one rank does now, as a value and in words |
 //! | [`standstill`] | whether ranks of a running job can never go on, certain without being asked |
 //! | [`waits`] | which rank waits for which, and which ranks can never go on |
+//! | [`words`] | waits and messages in words |
 //! | [`places`] | where ranks are in their programs: their stacks |
+//! | [`posted`] | which lines posted the requests that ranks wait for |
 //! | [`calls`] | the last calls of a rank, from its flight recorder |
 //! | [`crash`] | where a process was when it crashed |
 //! | [`why`] | why a job hangs or is slow, as `margay why` shows it |
@@ -20,11 +22,13 @@ pub mod crash;
 pub mod markers;
 pub mod mesh;
 pub mod places;
+pub mod posted;
 pub mod standstill;
 pub mod state;
 pub mod teams;
 pub mod waits;
 pub mod why;
+pub mod words;
 
 /// A process that holds two segments is seen with one of them, so tests that make one take turns.
 #[cfg(test)]

@@ -10,6 +10,7 @@ use margay_sys_os::clock::now_ns;
 use margay_sys_os::process::ProcessFacts;
 use serde::Serialize;
 
+use crate::posted::Posted;
 use crate::state::{self, Activity};
 use crate::teams::{self, ProcessView};
 use crate::waits::Doing;
@@ -163,7 +164,7 @@ impl Mesh {
                         0.0
                     }
                 };
-                view(peers, now_ns(), percent, &mut threads)
+                view(peers, now_ns(), percent, &mut threads, &Posted::default())
             })
             .collect();
         self.last = next;
@@ -183,6 +184,7 @@ pub(crate) fn view(
     now_ns: u64,
     mut percent: impl FnMut((u32, u32), f64, f64) -> f64,
     threads: &mut impl FnMut(u32) -> Option<ProcessView>,
+    posted: &Posted,
 ) -> JobView {
     let job = peers.facts();
     let running_s = now_ns.saturating_sub(job.started_ns) as f64 * 1e-9;
@@ -227,7 +229,7 @@ pub(crate) fn view(
                         tag: w.tag,
                         context: w.context,
                         since_s,
-                        text: state::wait_in_words(peers, rank, &w),
+                        text: state::wait_in_words(peers, posted, rank, &w),
                     };
                     (State::Waiting, Some(view))
                 }

@@ -11,7 +11,6 @@
 //!
 //! A wait counts only when it has lasted for a while: a message may be on its way.
 
-use margay_core_registry::detail::{Awaited, Detail, Unexpected};
 use margay_core_registry::{WaitKind, Waiting};
 use margay_core_waitfor::{Condition, Rank};
 
@@ -231,73 +230,6 @@ impl Analysis {
     }
 }
 
-/// Returns what a waiting rank waits for, in words: `MPI_Recv for rank 1, tag 5`, and
-/// `MPI_Waitall for rank 1, tag 5, by MPI_Irecv, request 1 of 2` where the request is known.
-#[must_use]
-pub fn describe(call: &str, waiting: &Waiting, awaited: Option<&Awaited>) -> String {
-    let whom = match (waiting.kind, waiting.peer) {
-        (WaitKind::Receive, Some(p)) => format!("for rank {p}"),
-        (WaitKind::Receive, None) => "for any rank".into(),
-        (WaitKind::Send, Some(p)) => format!("until rank {p} takes its message"),
-        (WaitKind::Send, None) => "until its message is taken".into(),
-        (WaitKind::FullSend, p) => {
-            let whom = p.map_or("its receiver".into(), |p| format!("rank {p}"));
-            format!("until {whom} takes its message (no room to send ahead: MARGAY_SEND_BUFFER)")
-        }
-        (WaitKind::Collective, Some(p)) => format!("for rank {p}"),
-        (WaitKind::Collective, None) => "for the other ranks".into(),
-        (WaitKind::Several, Some(p)) => format!("for one of several requests, among them rank {p}"),
-        (WaitKind::Several, None) => "for one of several requests".into(),
-        (WaitKind::Elsewhere, _) => "for another job or a thread of the program".into(),
-    };
-    let call = if call.is_empty() { "the library" } else { call };
-    let tag = (waiting.tag).map_or_else(String::new, |tag| format!(", tag {tag}"));
-    let by = awaited.map_or_else(String::new, |awaited| {
-        let (number, total) = (u64::from(awaited.index) + 1, awaited.total);
-        let place = match total {
-            0 | 1 => String::new(),
-            _ => format!(", request {number} of {total}"),
-        };
-        format!(", by {}{place}", awaited.in_words())
-    });
-    format!("{call} {whom}{tag}{by}")
-}
-
-/// Returns the messages that have come to a rank that waits and that it has not asked for, a line
-/// for each kind.
-#[must_use]
-pub fn unexpected_lines(rank: u32, waiting: &Waiting, detail: &Detail) -> Vec<String> {
-    let line = |kind: &Unexpected| {
-        let Unexpected {
-            from,
-            tag,
-            context,
-            messages,
-        } = *kind;
-        let many = if messages == 1 { "message" } else { "messages" };
-        let receives = waiting.kind == WaitKind::Receive && waiting.peer.is_none_or(|p| p == from);
-        let instead = match waiting.tag {
-            _ if !receives => String::new(),
-            _ if context != waiting.context => {
-                "; it waits for one on another communicator".to_owned()
-            }
-            Some(wanted) if wanted != tag => format!("; it waits for tag {wanted}"),
-            _ => String::new(),
-        };
-        format!(
-            "rank {rank} has {messages} {many} from rank {from} with tag {tag} that no receive matches{instead}"
-        )
-    };
-    let mut lines: Vec<String> = detail.unexpected.iter().map(line).collect();
-    if detail.more > 0 {
-        lines.push(format!(
-            "rank {rank} has {} further messages that no receive matches",
-            detail.more
-        ));
-    }
-    lines
-}
-
 /// Returns ranks as text: `0-3, 8`.
 #[must_use]
 pub fn rank_ranges(ranks: &[u32]) -> String {
@@ -353,7 +285,7 @@ fn cycles(n: usize, next: impl Fn(usize) -> Option<usize>) -> Vec<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use margay_core_registry::{Pulse, call_name};
+    use margay_core_registry::Pulse;
 
     #[test]
     fn ranks_that_never_called_mpi_init_are_named() {
@@ -545,53 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn words() {
-        let waiting = Waiting {
-            thread: 1,
-            kind: WaitKind::Receive,
-            peer: Some(1),
-            tag: Some(5),
-            context: 0,
-            since_ns: 0,
-            pulse: Pulse::default(),
-        };
-        assert_eq!(
-            describe("MPI_Recv", &waiting, None),
-            "MPI_Recv for rank 1, tag 5"
-        );
-        let awaited = |total| Awaited {
-            made_by: call_name("MPI_Irecv"),
-            root: None,
-            index: 1,
-            total,
-        };
-        assert_eq!(
-            describe("MPI_Wait", &waiting, Some(&awaited(1))),
-            "MPI_Wait for rank 1, tag 5, by MPI_Irecv"
-        );
-        assert_eq!(
-            describe("MPI_Waitall", &waiting, Some(&awaited(2))),
-            "MPI_Waitall for rank 1, tag 5, by MPI_Irecv, request 2 of 2"
-        );
-        let unexpected = |tag, context, messages| Unexpected {
-            from: 1,
-            tag,
-            context,
-            messages,
-        };
-        let detail = Detail {
-            awaited: None,
-            unexpected: vec![unexpected(8, 0, 1), unexpected(5, 2, 2)],
-            more: 3,
-        };
-        assert_eq!(
-            unexpected_lines(0, &waiting, &detail),
-            [
-                "rank 0 has 1 message from rank 1 with tag 8 that no receive matches; it waits for tag 5",
-                "rank 0 has 2 messages from rank 1 with tag 5 that no receive matches; it waits for one on another communicator",
-                "rank 0 has 3 further messages that no receive matches",
-            ]
-        );
+    fn ranks_are_ranges() {
         assert_eq!(rank_ranges(&[0, 1, 2, 4, 6, 7]), "0-2, 4, 6, 7");
     }
 

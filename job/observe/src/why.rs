@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::mesh::{self, RankView, State};
 use crate::places::Places;
+use crate::posted::Posted;
 use crate::state;
 use crate::waits::rank_ranges;
 
@@ -134,7 +135,8 @@ pub(crate) fn not_found(job: u64) -> String {
 /// Looks at a job.
 #[must_use]
 pub fn of(peers: &dyn Peers) -> JobWhy {
-    let view = mesh::view(peers, now_ns(), |_, _, _| 0.0, &mut |_| None);
+    let posted = Posted::of_ranks(peers, &Vec::from_iter(0..peers.size()));
+    let view = mesh::view(peers, now_ns(), |_, _, _| 0.0, &mut |_| None, &posted);
     // Stacks come last: to read one wakes its thread, which runs then, or would if it had a core.
     let places = Places::of(peers);
     let mut unread: BTreeMap<String, Vec<u32>> = BTreeMap::new();

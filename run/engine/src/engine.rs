@@ -562,12 +562,17 @@ impl State {
     #[inline]
     fn add_receive(&mut self, data: Data, pattern: Pattern, from: Option<u32>, word: u32) -> ReqId {
         let walk = data.walk();
+        let site = match word {
+            0 => 0,
+            _ => self.monitor.recording.call_site(),
+        };
         self.requests.insert(Request::new(Kind::Receive(Receive {
             data,
             walk,
             pattern,
             from,
             word,
+            site,
             total: None,
             arrived: 0,
             landing: false,

@@ -237,6 +237,12 @@ impl Rank {
         name
     }
 
+    /// The number of its call site in the flight recorder, 0 for unknown.
+    #[must_use]
+    pub fn noted_site(&self) -> u16 {
+        self.monitor.recording.call_site()
+    }
+
     /// Spins for a message for a moment. `take` sees the outcome when it has come; else
     /// [`recv_posted`](Self::recv_posted) has to wait for it.
     #[inline(always)]

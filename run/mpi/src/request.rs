@@ -35,6 +35,10 @@ pub(crate) struct Request {
 #[derive(Default)]
 struct Made {
     by: CallName,
+    /// The call site, as the flight recorder numbers them; 0 for unknown.
+    site: u16,
+    /// The same of the call that has started a persistent one.
+    started: u16,
     /// The root of a collective operation.
     root: Option<u32>,
 }
@@ -218,6 +222,7 @@ impl Mpi {
 
     fn request_insert(&self, mut request: Request) -> Result<u32> {
         request.made.by = self.rank.noted_call();
+        request.made.site = self.rank.noted_site();
         let handle = self.objects().requests.insert(request);
         handle.ok_or_else(|| {
             Error::new(
@@ -424,6 +429,7 @@ impl Mpi {
         let active = self.start(&start, comm).map_err(|e| e.on(comm))?;
         if let Some(request) = self.objects().requests.get_mut(handle) {
             request.active = active;
+            request.made.started = self.rank.noted_site();
         }
         Ok(())
     }

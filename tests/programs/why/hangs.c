@@ -53,11 +53,11 @@ int main(int argc, char **argv)
         MPI_Request requests[2];
         if (rank == 0) {
             MPI_Irecv(&data[0], 1, MPI_INT, 1, 3, MPI_COMM_WORLD, &requests[0]);
-            MPI_Irecv(&data[1], 1, MPI_INT, 1, 7, MPI_COMM_WORLD, &requests[1]);
+            MPI_Irecv(&data[1], 1, MPI_INT, 1, 7, MPI_COMM_WORLD, &requests[1]); /* LINE second */
             MPI_Waitall(2, requests, MPI_STATUSES_IGNORE); /* LINE waitall */
         } else {
             MPI_Send(data, 1, MPI_INT, 0, 3, MPI_COMM_WORLD);
-            MPI_Ibcast(data, 1, MPI_INT, 0, MPI_COMM_WORLD, requests);
+            MPI_Ibcast(data, 1, MPI_INT, 0, MPI_COMM_WORLD, requests); /* LINE broadcast */
             MPI_Wait(requests, MPI_STATUS_IGNORE);
         }
         sum += data[0];
@@ -66,9 +66,9 @@ int main(int argc, char **argv)
         MPI_Comm other;
         MPI_Comm_dup(MPI_COMM_WORLD, &other);
         if (rank == 0) {
-            MPI_Send(&rank, 1, MPI_INT, 1, 8, MPI_COMM_WORLD);
+            MPI_Send(&rank, 1, MPI_INT, 1, 8, MPI_COMM_WORLD); /* LINE tag */
             MPI_Send(&rank, 1, MPI_INT, 1, 7, other);
-            MPI_Send(&rank, 1, MPI_INT, 1, 7, other);
+            MPI_Send(&rank, 1, MPI_INT, 1, 7, other); /* LINE communicator */
             sum += receive(1, 9);
         } else {
             sum += receive(0, 7);
@@ -76,8 +76,8 @@ int main(int argc, char **argv)
     } else if (!strcmp(what, "persistent")) {
         int got = 0;
         MPI_Request request;
-        MPI_Recv_init(&got, 1, MPI_INT, 1 - rank, 5, MPI_COMM_WORLD, &request);
-        MPI_Start(&request);
+        MPI_Recv_init(&got, 1, MPI_INT, 1 - rank, 5, MPI_COMM_WORLD, &request); /* LINE init */
+        MPI_Start(&request);                                                    /* LINE start */
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         sum += got;
     } else if (!strcmp(what, "barrier")) {

@@ -81,6 +81,16 @@ impl Engine {
         (receive.word != 0 && is_it(key)).then(|| (key, receive.word, receive.data.size()))
     }
 
+    /// Returns the call site that posted a receive which [`named`](Self::named) finds; 0 for
+    /// unknown.
+    #[must_use]
+    pub fn posted_at(&self, id: ReqId) -> u16 {
+        match self.state.requests.get(id).map(|request| &request.kind) {
+            Some(Kind::Receive(receive)) => receive.site,
+            _ => 0,
+        }
+    }
+
     /// Takes the outcome of a receive that [`named`](Self::named) finds, when it has ended without
     /// a fault of any kind.
     #[inline(always)]

@@ -84,6 +84,8 @@ pub(super) struct Receive {
     pub(super) from: Option<u32>,
     /// What the layer above keeps with a receive that it names by its place; 0 when it does not.
     pub(super) word: u32,
+    /// The call site that posted it, when the layer above names it by its place; else 0.
+    pub(super) site: u16,
     /// Matched: the message's size.
     pub(super) total: Option<u64>,
     /// Bytes that have arrived, also those beyond the buffer.

@@ -136,6 +136,15 @@ impl Recording {
         InCall(Some((recorder, lane, begun)))
     }
 
+    /// The number of the call site from which the calling thread has called last; 0 when that is
+    /// not recorded.
+    #[inline]
+    #[must_use]
+    pub fn call_site(&self) -> u16 {
+        let here = self.here();
+        here.map_or(0, |(recorder, lane)| recorder.call_site(lane))
+    }
+
     /// A call that has no ring.
     #[cold]
     fn unrecorded(&self) {

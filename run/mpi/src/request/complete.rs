@@ -4,7 +4,7 @@ use margay_core_registry::detail::Awaited;
 use margay_core_registry::{CallName, call_name};
 use margay_run_engine::{Pending, ReqId};
 
-use super::{Ended, Finish, callback_failed, is_named, is_receive};
+use super::{Ended, Finish, Made, callback_failed, is_named, is_receive};
 use crate::active::Active;
 use crate::constants::request::MPI_REQUEST_NULL;
 use crate::error::*;
@@ -26,10 +26,12 @@ impl Of {
     /// The only one.
     pub const ALONE: Of = Of { index: 0, total: 1 };
 
-    fn awaited(self, made_by: CallName, root: Option<u32>) -> Awaited {
+    fn awaited(self, made: &Made) -> Awaited {
         Awaited {
-            made_by,
-            root,
+            made_by: made.by,
+            site: made.site,
+            started: made.started,
+            root: made.root,
             index: self.index as u32,
             total: self.total as u32,
         }
@@ -141,8 +143,7 @@ impl Mpi {
     #[cold]
     fn awaited(&self, handle: u32, of: Of) -> Option<Awaited> {
         let objects = self.objects();
-        let made = &objects.requests.get(handle)?.made;
-        Some(of.awaited(made.by, made.root))
+        Some(of.awaited(&objects.requests.get(handle)?.made))
     }
 
     /// Ends a request that is over or waits for it, and frees it unless it is persistent.
@@ -226,7 +227,14 @@ impl Mpi {
         }
         if is_receive(handle) {
             let (id, comm, room) = self.receive(handle)?;
-            let outcome = self.rank.wait_for(id, &|| Some(of.awaited(IRECV, None)));
+            let outcome = self.rank.wait_for(id, &|| {
+                let made = Made {
+                    by: IRECV,
+                    site: self.rank.lock().lock().posted_at(id),
+                    ..Made::default()
+                };
+                Some(of.awaited(&made))
+            });
             let (status, error) = received(&outcome, room);
             return Ok(end_of_receive(handle, status, error, comm));
         }
