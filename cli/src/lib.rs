@@ -16,6 +16,8 @@ pub mod job_files;
 pub mod live;
 pub mod mapping;
 pub mod markers_view;
+pub mod mesh_groups;
+pub mod mesh_live;
 pub mod mesh_view;
 pub mod omp;
 pub mod options;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
 use crossterm::style::{Color, Stylize};
 use crossterm::{cursor, execute, queue, style, terminal};
+use margay_job_observe::mesh::State;
 use serde::Serialize;
 
 use margay_sys_os::process::{can_see_processes, others_of_this_program};
@@ -60,6 +61,73 @@ pub trait View {
 
     /// Returns the jobs as lines. `is_live`: for a terminal, with colours.
     fn lines(jobs: &[Self::Job], is_live: bool) -> Vec<Line>;
+}
+
+/// The colour of a state, among a terminal's 256.
+#[must_use]
+pub fn of_state(state: State) -> u8 {
+    match state {
+        State::Computing => 2,
+        State::Waiting => 3,
+        State::Outside => 6,
+        State::Stopped => 5,
+        State::Starting => 12,
+        State::Finished => 8,
+    }
+}
+
+/// What a key has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    Quit,
+    Done,
+    /// Nothing: it may scroll.
+    Unknown,
+}
+
+/// A live display.
+pub trait Screen {
+    /// Samples what it shows.
+    fn look(&mut self);
+
+    /// What stands on a screen of that width, and which line is the chosen one.
+    fn lines(&self, width: usize) -> (Vec<Line>, Option<usize>);
+
+    /// What keys do, in a line.
+    fn help(&self) -> String;
+
+    /// A key was pressed.
+    fn key(&mut self, code: KeyCode, modifiers: KeyModifiers) -> Key;
+}
+
+/// A display without keys of its own.
+struct Plain<'a, V: View> {
+    view: &'a mut V,
+    options: &'a ViewOptions,
+    lines: Vec<Line>,
+}
+
+impl<V: View> Screen for Plain<'_, V> {
+    fn look(&mut self) {
+        self.lines = V::lines(&chosen(self.view, self.options), true);
+    }
+
+    fn lines(&self, _width: usize) -> (Vec<Line>, Option<usize>) {
+        (self.lines.clone(), None)
+    }
+
+    fn help(&self) -> String {
+        "q quits, arrows scroll".into()
+    }
+
+    fn key(&mut self, code: KeyCode, modifiers: KeyModifiers) -> Key {
+        let interrupt = code == KeyCode::Char('c') && modifiers.contains(KeyModifiers::CONTROL);
+        match code {
+            _ if interrupt => Key::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => Key::Quit,
+            _ => Key::Unknown,
+        }
+    }
 }
 
 /// Checks that jobs can be found.
@@ -145,12 +213,30 @@ pub fn show<V: View>(name: &str, mut view: V, options: &ViewOptions) -> ExitCode
         eprintln!("{name}: {error}");
         return ExitCode::from(1);
     }
-    let live = !options.json && !options.once && io::stdout().is_terminal();
-    let shown = if live {
-        watch(&mut view, options)
+    let shown = if is_live(options) {
+        let lines = Vec::new();
+        let view = &mut view;
+        let mut screen = Plain {
+            view,
+            options,
+            lines,
+        };
+        watch(&mut screen, options.interval).map(|()| true)
     } else {
-        once(&mut view, options)
+        once(&mut view, options, V::lines)
     };
+    ended(name, options, shown)
+}
+
+/// Whether a display goes on in the terminal until the user quits.
+#[must_use]
+pub fn is_live(options: &ViewOptions) -> bool {
+    !options.json && !options.once && io::stdout().is_terminal()
+}
+
+/// The exit status of a display, after a report of what went wrong. False for a job that is not
+/// there.
+pub fn ended(name: &str, options: &ViewOptions, shown: io::Result<bool>) -> ExitCode {
     match shown {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
@@ -166,8 +252,15 @@ pub fn show<V: View>(name: &str, mut view: V, options: &ViewOptions) -> ExitCode
     }
 }
 
-/// Prints the jobs once. False when the job that the user named is not there.
-fn once<V: View>(view: &mut V, options: &ViewOptions) -> io::Result<bool> {
+/// Prints the jobs once, as `lines` has them. False when the job that the user named is not there.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn once<V: View>(
+    view: &mut V,
+    options: &ViewOptions,
+    lines: impl Fn(&[V::Job], bool) -> Vec<Line>,
+) -> io::Result<bool> {
     let began = Instant::now();
     view.look();
     let jobs = loop {
@@ -191,61 +284,86 @@ fn once<V: View>(view: &mut V, options: &ViewOptions) -> io::Result<bool> {
         serde_json::to_writer_pretty(&mut out, &serde_json::json!({ "version": 1, "jobs": jobs }))?;
         writeln!(out)?;
     } else {
-        out.write_all(text(V::lines(&jobs, false)).as_bytes())?;
+        out.write_all(text(lines(&jobs, false)).as_bytes())?;
     }
     out.flush()?;
     Ok(true)
 }
 
-/// Shows the jobs until the user quits.
-fn watch<V: View>(view: &mut V, options: &ViewOptions) -> io::Result<bool> {
+/// Shows a display until the user quits, and samples it anew after each interval.
+///
+/// # Errors
+/// When the terminal fails.
+pub fn watch(screen: &mut impl Screen, interval: Duration) -> io::Result<()> {
     let mut out = io::stdout();
     terminal::enable_raw_mode()?;
     execute!(out, terminal::EnterAlternateScreen, cursor::Hide)?;
-    let result = refresh(view, options, &mut out);
+    let result = refresh(screen, interval, &mut out);
     execute!(out, cursor::Show, terminal::LeaveAlternateScreen)?;
     terminal::disable_raw_mode()?;
-    result.map(|()| true)
+    result
 }
 
-fn refresh<V: View>(view: &mut V, options: &ViewOptions, out: &mut io::Stdout) -> io::Result<()> {
+fn refresh(screen: &mut impl Screen, interval: Duration, out: &mut io::Stdout) -> io::Result<()> {
     let mut top = 0usize;
-    view.look();
+    screen.look();
     std::thread::sleep(SAMPLE);
     loop {
-        let lines = V::lines(&chosen(view, options), true);
-        let next = Instant::now() + options.interval;
+        screen.look();
+        let next = Instant::now() + interval;
         loop {
+            let (columns, rows) = size();
+            let (lines, chosen) = screen.lines(columns);
             top = top.min(lines.len().saturating_sub(1));
-            draw(out, &lines, top)?;
+            // The chosen line is to be seen; above the first one is the head of its job.
+            if let Some(chosen) = chosen {
+                let body = rows.saturating_sub(1).max(1);
+                top = top.clamp((chosen + 1).saturating_sub(body), chosen);
+                if chosen < body {
+                    top = 0;
+                }
+            }
+            draw(out, &lines, (top, chosen), &screen.help())?;
             let left = next.saturating_duration_since(Instant::now());
             if left.is_zero() || !poll(left)? {
                 break;
             }
             if let Event::Key(key) = read()? {
-                let interrupt =
-                    key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-                match key.code {
-                    _ if interrupt => return Ok(()),
-                    KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
-                    KeyCode::Down | KeyCode::Char('j') => top += 1,
-                    KeyCode::Up | KeyCode::Char('k') => top = top.saturating_sub(1),
-                    KeyCode::PageDown => top += 20,
-                    KeyCode::PageUp => top = top.saturating_sub(20),
-                    _ => {}
+                match (screen.key(key.code, key.modifiers), key.code) {
+                    (Key::Quit, _) => return Ok(()),
+                    (Key::Done, _) => {}
+                    (Key::Unknown, KeyCode::Down | KeyCode::Char('j')) => top += 1,
+                    (Key::Unknown, KeyCode::Up | KeyCode::Char('k')) => top = top.saturating_sub(1),
+                    (Key::Unknown, KeyCode::PageDown) => top += 20,
+                    (Key::Unknown, KeyCode::PageUp) => top = top.saturating_sub(20),
+                    (Key::Unknown, _) => {}
                 }
             }
         }
     }
 }
 
-fn draw(out: &mut io::Stdout, lines: &[Line], top: usize) -> io::Result<()> {
-    // Terminals that do not know their size say 0.
-    let (columns, rows) = match terminal::size() {
-        Ok((columns, rows)) if columns > 0 && rows > 0 => (columns, rows),
+/// Columns and rows of the terminal. Those that do not know their size say 0.
+fn size() -> (usize, usize) {
+    match terminal::size() {
+        Ok((columns, rows)) if columns > 0 && rows > 0 => (columns.into(), rows.into()),
         _ => (80, 24),
-    };
-    let (columns, rows) = (usize::from(columns), usize::from(rows));
+    }
+}
+
+/// The columns of the terminal, if standard output is one.
+#[must_use]
+pub fn columns() -> Option<usize> {
+    io::stdout().is_terminal().then(|| size().0)
+}
+
+fn draw(
+    out: &mut io::Stdout,
+    lines: &[Line],
+    (top, chosen): (usize, Option<usize>),
+    help: &str,
+) -> io::Result<()> {
+    let (columns, rows) = size();
     queue!(out, cursor::MoveTo(0, 0))?;
     let body = rows.saturating_sub(1);
     for row in 0..body {
@@ -253,6 +371,10 @@ fn draw(out: &mut io::Stdout, lines: &[Line], top: usize) -> io::Result<()> {
         for piece in lines.get(top + row).into_iter().flatten() {
             let cut: String = piece.text.chars().take(left).collect();
             left -= cut.chars().count();
+            // A piece with a colour ends with neither.
+            if chosen == Some(top + row) {
+                queue!(out, style::SetAttribute(style::Attribute::Reverse))?;
+            }
             match piece.color {
                 Some(color) => queue!(
                     out,
@@ -263,11 +385,12 @@ fn draw(out: &mut io::Stdout, lines: &[Line], top: usize) -> io::Result<()> {
         }
         queue!(
             out,
+            style::SetAttribute(style::Attribute::Reset),
             terminal::Clear(terminal::ClearType::UntilNewLine),
             cursor::MoveToNextLine(1)
         )?;
     }
-    let help: String = "q quits, arrows scroll".chars().take(columns).collect();
+    let help: String = help.chars().take(columns).collect();
     queue!(
         out,
         style::SetAttribute(style::Attribute::Reverse),

@@ -10,12 +10,12 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use margay_cli::job_files::JobFiles;
-use margay_cli::options::{self, FilesOptions, Margay, Subcommand, ViewOptions};
+use margay_cli::options::{self, FilesOptions, Margay, MeshOptions, Subcommand};
 use margay_cli::part_options::{NAMES, with_two_dashes};
 use margay_cli::poe::{self, Jobs, PoeOptions};
 use margay_cli::{
-    account, allocation, bench, check, completions, fortran, job, job_files, live, omp, part, pfs,
-    queue, single_dash, threads_view, trace, why_view,
+    account, allocation, bench, check, completions, fortran, job, job_files, live, mesh_live, omp,
+    part, pfs, queue, single_dash, threads_view, trace, why_view,
 };
 use margay_job_launch::environment::{ENV_SIZE, ENV_SPAWN};
 use margay_job_launch::hosts::agent;
@@ -23,7 +23,6 @@ use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
 use margay_job_launch::turns::Turns;
 use margay_job_observe::markers::Markers;
-use margay_job_observe::mesh::Mesh;
 
 fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
@@ -37,8 +36,8 @@ fn main() -> ExitCode {
     match called.as_str() {
         "mpiexec" | "mpirun" | "yod" => run(&called, arguments),
         poe::NAME => poe(arguments),
-        "showmesh" => match parse::<ViewOptions>(options::mesh_command("showmesh"), arguments) {
-            Ok(options) => live::show("showmesh", Mesh::default(), &options),
+        "showmesh" => match parse::<MeshOptions>(options::mesh_command("showmesh"), arguments) {
+            Ok(options) => mesh_live::show("showmesh", &options),
             Err(code) => code,
         },
         _ if arguments.first().is_some_and(|a| a == "run") => {
@@ -187,7 +186,7 @@ fn start(name: &str, job: &Job, spawner: Option<Spawner>, turns: Option<Turns>) 
 fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
     let done = match command {
         Subcommand::Run(_) => unreachable!("`margay run` has been taken care of"),
-        Subcommand::Mesh(options) => return live::show("margay mesh", Mesh::default(), &options),
+        Subcommand::Mesh(options) => return mesh_live::show("margay mesh", &options),
         Subcommand::Why(options) => why_view::show(&options),
         Subcommand::Trace(options) => {
             return report("margay trace", &trace::run(&trace::words_of(&options)), 1);

@@ -10,6 +10,7 @@ use margay_job_launch::plan::{Gpus, OnDeadlock, StdinTo};
 
 use crate::hosts::{HostList, host_file, hosts};
 use crate::mapping::{Bind, MapBy, bind, map_by};
+use crate::mesh_groups::Sort;
 use crate::queue_options::{
     AccountOptions, DownOptions, ExplainOptions, JobsOptions, OtherOptions, QueueOptions,
     SetOptions, SubmitOptions, TopOptions, UpOptions,
@@ -45,7 +46,7 @@ pub enum Subcommand {
     /// the SP2).
     Run(Box<RunOptions>),
     /// Show the jobs that run on this machine (also called showmesh).
-    Mesh(ViewOptions),
+    Mesh(MeshOptions),
     /// Say why a job hangs or is slow: which ranks wait for which, at which lines.
     Why(WhyOptions),
     /// Convert a trace of a job to the format of another tool, or show its profile.
@@ -533,6 +534,29 @@ pub struct ViewOptions {
     pub interval: Duration,
 }
 
+/// Options of `margay mesh`.
+#[derive(Args, Clone, Debug)]
+pub struct MeshOptions {
+    #[command(flatten)]
+    pub view: ViewOptions,
+
+    /// Ranks that do the same share a line
+    #[arg(long)]
+    pub group: bool,
+
+    /// In which order the lines stand
+    #[arg(long, value_name = "ORDER", default_value = "rank")]
+    pub sort: Sort,
+
+    /// Show only some ranks: their numbers (0-3,8), or a piece of what they do (waiting, MPI_Recv)
+    #[arg(long, value_name = "WHAT")]
+    pub only: Option<String>,
+
+    /// Print sentences without columns and signs once, for screen readers
+    #[arg(long)]
+    pub plain: bool,
+}
+
 /// Returns the parser of the launcher under one of its names.
 #[must_use]
 pub fn run_command(name: &str) -> clap::Command {
@@ -544,7 +568,8 @@ pub fn run_command(name: &str) -> clap::Command {
 #[must_use]
 pub fn mesh_command(name: &str) -> clap::Command {
     let about = "Show the jobs that run on this machine: their ranks, their cores, and what each rank does or waits for";
-    view_command(name, about)
+    let command = clap::Command::new("view").version(VERSION);
+    about_views(MeshOptions::augment_args(command), name, about)
 }
 
 /// Returns the parser of the display of markers.
@@ -570,7 +595,10 @@ pub fn threads_command() -> clap::Command {
 
 fn view_command(name: &str, about: &'static str) -> clap::Command {
     let command = clap::Command::new("view").version(VERSION);
-    let command = ViewOptions::augment_args(command);
+    about_views(ViewOptions::augment_args(command), name, about)
+}
+
+fn about_views(command: clap::Command, name: &str, about: &'static str) -> clap::Command {
     let notes = command.get_about().cloned().unwrap_or_default();
     named(
         command

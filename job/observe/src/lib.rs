@@ -13,6 +13,7 @@
 //! | [`calls`] | the last calls of a rank, from its flight recorder |
 //! | [`crash`] | where a process was when it crashed |
 //! | [`why`] | why a job hangs or is slow, as `margay why` shows it |
+//! | [`traffic`] | who sends how much to whom |
 //! | [`teams`] | the teams of a process with OpenMP, as `margay threads` shows them |
 //! | [`markers`] | the lights and texts that tasks of MPL show |
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ pub mod posted;
 pub mod standstill;
 pub mod state;
 pub mod teams;
+pub mod traffic;
 pub mod waits;
 pub mod why;
 pub mod words;

@@ -1,18 +1,22 @@
 //! The jobs of this machine, as `margay mesh` (`showmesh`) shows them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use margay_core_registry::{Phase, WaitKind};
 use margay_job_registry::Jobs;
+use margay_job_stacks::Frame;
 use margay_net_platform::Peers;
 use margay_sys_os::clock::now_ns;
 use margay_sys_os::process::ProcessFacts;
 use serde::Serialize;
 
+use crate::calls::{self, CallView};
+use crate::places::Places;
 use crate::posted::Posted;
 use crate::state::{self, Activity};
 use crate::teams::{self, ProcessView};
+use crate::traffic::{Stream, Traffic};
 use crate::waits::Doing;
 
 /// For how long the ranks of a new job are taken for starting. A program without MPI never says
@@ -176,6 +180,46 @@ impl Mesh {
         let unsettled = (jobs.iter()).filter_map(|job| Some((job.job, job.unsettled_since?)));
         self.unsettled = unsettled.collect();
         jobs
+    }
+}
+
+/// Where a rank is, and what it has called last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RankDetail {
+    /// The functions of the program, the innermost first: `smooth() mesh.c:88`.
+    pub stack: Vec<String>,
+    /// Its last calls, the newest last.
+    pub calls: Vec<String>,
+}
+
+impl Mesh {
+    /// Looks closely at a rank: its stack, and its last `most` calls. None when its job has ended.
+    pub fn detail(&mut self, job: u64, rank: u32, most: usize) -> Option<RankDetail> {
+        let jobs = self.jobs.look();
+        let peers = jobs.into_iter().find(|peers| peers.facts().job == job)?;
+        let calls = match calls::last_calls(peers, rank, most) {
+            Ok(calls) => calls.iter().map(CallView::line).collect(),
+            Err(why) => vec![why],
+        };
+        let places = Places::of_ranks(peers, &[rank]);
+        let line = |frame: &Frame| format!("{} {}", frame.function_text(), frame.place_text());
+        let stack = match places.stack(rank) {
+            Some(Ok(stack)) => stack.users_frames().map(line).collect(),
+            Some(Err(refused)) => vec![format!("no stack: {refused}")],
+            None => vec!["no stack: it has ended, or is on another host".to_owned()],
+        };
+        Some(RankDetail { stack, calls })
+    }
+
+    /// Returns what the ranks of a job have sent to each other since `traffic` looked last.
+    pub fn traffic(
+        &mut self,
+        job: u64,
+        traffic: &mut Traffic,
+    ) -> Option<BTreeMap<(u32, u32), Stream>> {
+        let jobs = self.jobs.look();
+        let peers = jobs.into_iter().find(|peers| peers.facts().job == job)?;
+        Some(traffic.look(peers))
     }
 }
 
