@@ -35,7 +35,12 @@ const GUIDES: [(&str, &[&str]); 24] = [
     ("margay-view", &["docs/view.md"]),
     (
         "margay",
-        &["README.md", "docs/tutorial.md", "docs/troubleshooting.md"],
+        &[
+            "README.md",
+            "docs/tutorial.md",
+            "docs/lesson.md",
+            "docs/troubleshooting.md",
+        ],
     ),
     (
         "mpiexec",
@@ -49,7 +54,7 @@ const GUIDES: [(&str, &[&str]); 24] = [
     ("poe", &["docs/mpl.md"]),
     ("showmesh", &["docs/launcher.md"]),
     ("margay-markers", &["docs/mpl.md"]),
-    ("margay-why", &["docs/why.md"]),
+    ("margay-why", &["docs/why.md", "docs/lesson.md"]),
     ("margay-omp", &["docs/openmp.md"]),
     ("margay-threads", &["docs/openmp.md"]),
     ("margay-bench", &["docs/bench.md"]),
