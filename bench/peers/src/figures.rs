@@ -182,34 +182,52 @@ pub fn parse(output: &str, ranks: usize) -> Result<Reported> {
 }
 
 fn parse_figure(rest: &str, ranks: usize) -> Option<(Point, Figure)> {
-    let words: Vec<&str> = rest.split_whitespace().collect();
-    let [
-        test,
-        "buffer",
-        buffer,
-        "bytes",
-        bytes,
-        _unit,
-        median,
-        "min",
-        best,
-    ] = words[..]
-    else {
-        return None;
-    };
+    let line = Line::parse(rest)?;
     let point = Point {
-        test: Test::from_name(test)?,
+        test: Test::from_name(line.test)?,
         ranks,
-        buffer: buffer.to_owned(),
-        bytes: bytes.parse().ok()?,
+        buffer: line.buffer.to_owned(),
+        bytes: line.bytes,
     };
-    Some((
-        point,
-        Figure {
-            median: median.parse().ok()?,
-            best: best.parse().ok()?,
-        },
-    ))
+    Some((point, line.figure))
+}
+
+/// The words of a line of figures.
+pub(crate) struct Line<'a> {
+    pub(crate) test: &'a str,
+    pub(crate) buffer: &'a str,
+    pub(crate) bytes: u64,
+    pub(crate) figure: Figure,
+}
+
+impl Line<'_> {
+    /// From what stands behind the line's first word.
+    pub(crate) fn parse(rest: &str) -> Option<Line<'_>> {
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let [
+            test,
+            "buffer",
+            buffer,
+            "bytes",
+            bytes,
+            _unit,
+            median,
+            "min",
+            best,
+        ] = words[..]
+        else {
+            return None;
+        };
+        Some(Line {
+            test,
+            buffer,
+            bytes: bytes.parse().ok()?,
+            figure: Figure {
+                median: median.parse().ok()?,
+                best: best.parse().ok()?,
+            },
+        })
+    }
 }
 
 /// All runs of one point with one implementation.

@@ -6,6 +6,7 @@
 
 pub mod demo;
 pub mod figures;
+pub mod grid;
 pub mod peers;
 pub mod picture;
 pub mod plan;

@@ -46,8 +46,16 @@ impl Group {
 }
 
 /// The C programs in `bench/peers/programs`.
-pub const PROGRAMS: [&str; 7] = [
-    "p2p", "rma", "threads", "overlap", "coll", "hybrid", "start",
+pub const PROGRAMS: [&str; 9] = [
+    "p2p",
+    "rma",
+    "threads",
+    "overlap",
+    "coll",
+    "hybrid",
+    "start",
+    "grid_pairs",
+    "grid_coll",
 ];
 
 /// The OpenMP libraries of [`Group::Hybrid`]; a peer's best pair is chosen from all but our own.
@@ -73,7 +81,7 @@ pub struct Unit {
 }
 
 /// How long one run may take, in seconds.
-const LIMIT_S: u32 = 120;
+pub(crate) const LIMIT_S: u32 = 120;
 
 /// Returns all runs of the chosen groups; `quick` takes fewer rank counts and shorter batches.
 pub fn units(groups: &[Group], quick: bool) -> Vec<Unit> {

@@ -290,7 +290,8 @@ impl Report {
     }
 }
 
-fn bytes(n: u64) -> String {
+/// A number of bytes as tables show it.
+pub(crate) fn bytes(n: u64) -> String {
     match n {
         n if n >= MIB && n % MIB == 0 => format!("{} MiB", n / MIB),
         n if n >= KIB && n % KIB == 0 => format!("{} KiB", n / KIB),

@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Parser;
+use margay_bench_common::host::Host;
 use margay_bench_common::mpi::{Installation, OURS};
 use margay_bench_common::page::{progress_bar, today};
 use margay_bench_common::process::run_quietly;
 use margay_bench_peers::figures::Figures;
+use margay_bench_peers::grid::cells::{Circumstances, Grid};
+use margay_bench_peers::grid::{self, GridUnit};
 use margay_bench_peers::peers::{self, PEERS};
 use margay_bench_peers::plan::{Group, PROGRAMS, Unit, units};
 use margay_bench_peers::report::{Measured, Report};
@@ -25,10 +28,17 @@ struct Options {
     /// Only these groups, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Group>,
+    /// The grid instead: all operations at all sizes, as a heat map of ratios; hours.
+    #[arg(long, conflicts_with = "only")]
+    grid: bool,
+    /// Of the grid, operations whose names contain one of these words, separated by commas.
+    #[arg(long, value_delimiter = ',', requires = "grid")]
+    operations: Vec<String>,
     /// Fewer rank counts, sizes and repetitions.
     #[arg(long)]
     quick: bool,
-    /// Repetitions, in which the implementations take turns [default: 5, quick: 2]
+    /// Repetitions, in which the implementations take turns [default: 5, grid: 3, quick: 2, both:
+    /// 1]
     #[arg(long)]
     repetitions: Option<usize>,
     /// These peers, separated by commas.
@@ -48,7 +58,13 @@ struct Options {
 const UNIT_BUDGET: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
-    match bench(&Options::parse()) {
+    let options = Options::parse();
+    let result = if options.grid {
+        measure_grid(&options)
+    } else {
+        bench(&options)
+    };
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -74,29 +90,22 @@ fn bench(options: &Options) -> Result<bool> {
 
     let mut figures = Figures::default();
     let mut libraries = BTreeMap::new();
-    let bar = progress_bar(plan.len() * repetitions * installed.len());
-    for unit in &plan {
-        let mut spent = vec![Duration::ZERO; installed.len()];
-        for _ in 0..repetitions {
-            for ((implementation, programs), spent) in installed.iter().zip(&mut spent) {
-                if *spent < UNIT_BUDGET {
-                    bar.set_message(format!("{}: {}", implementation.name, unit.label()));
-                    let started = Instant::now();
-                    run(
-                        unit,
-                        implementation,
-                        programs,
-                        &mut figures,
-                        &mut libraries,
-                        &mut failures,
-                    );
-                    *spent += started.elapsed();
-                }
-                bar.inc(1);
-            }
-        }
-    }
-    bar.finish_and_clear();
+    in_turn(
+        &plan,
+        repetitions,
+        &installed,
+        Unit::label,
+        |unit, implementation, programs| {
+            run(
+                unit,
+                implementation,
+                programs,
+                &mut figures,
+                &mut libraries,
+                &mut failures,
+            );
+        },
+    );
 
     let measured = installed.iter().map(|(implementation, _)| {
         let library = libraries
@@ -115,6 +124,84 @@ fn bench(options: &Options) -> Result<bool> {
     for path in report.save(&options.results, if whole { "" } else { "-partial" })? {
         println!("written: {}", tree::shown(&path));
     }
+    Ok(!ours_failed)
+}
+
+/// Calls `run` for each unit and repetition with each implementation in turn.
+fn in_turn<U>(
+    plan: &[U],
+    repetitions: usize,
+    installed: &[(Installation, PathBuf)],
+    label: impl Fn(&U) -> String,
+    mut run: impl FnMut(&U, &Installation, &Path),
+) {
+    let bar = progress_bar(plan.len() * repetitions * installed.len());
+    for unit in plan {
+        let mut spent = vec![Duration::ZERO; installed.len()];
+        for _ in 0..repetitions {
+            for ((implementation, programs), spent) in installed.iter().zip(&mut spent) {
+                if *spent < UNIT_BUDGET {
+                    bar.set_message(format!("{}: {}", implementation.name, label(unit)));
+                    let started = Instant::now();
+                    run(unit, implementation, programs);
+                    *spent += started.elapsed();
+                }
+                bar.inc(1);
+            }
+        }
+    }
+    bar.finish_and_clear();
+}
+
+/// Measures the grid; false when a run of ours failed.
+fn measure_grid(options: &Options) -> Result<bool> {
+    let mut failures = Vec::new();
+    let installed = install(options, &mut failures)?;
+    let mut plan = grid::units(options.quick);
+    if !options.operations.is_empty() {
+        plan.retain(|unit| {
+            let name = unit.name();
+            options.operations.iter().any(|word| name.contains(word))
+        });
+    }
+    let usual = if options.quick { 1 } else { 3 };
+    let repetitions = options.repetitions.unwrap_or(usual);
+    let (mut cells, mut libraries) = (Grid::default(), BTreeMap::new());
+    in_turn(
+        &plan,
+        repetitions,
+        &installed,
+        GridUnit::label,
+        |unit, implementation, programs| match unit.run(implementation, programs) {
+            Ok((library, figures)) => {
+                cells.add(unit, &implementation.name, &figures);
+                libraries.insert(implementation.name.clone(), library);
+            }
+            Err(error) => {
+                let failure = format!("{error:#}");
+                if !failures.contains(&failure) {
+                    failures.push(failure);
+                }
+            }
+        },
+    );
+    let ours_failed = failures.iter().any(|failure| failure.starts_with(OURS));
+    let implementations = libraries
+        .iter()
+        .map(|(name, library)| format!("{name}: {library}"));
+    let circumstances = Circumstances {
+        date: today(),
+        host: Host::detect(),
+        repetitions,
+        implementations: implementations.collect(),
+        failures,
+    };
+    let whole = !options.quick && !options.peers_only && options.operations.is_empty();
+    let suffix = if whole { "" } else { "-partial" };
+    for path in circumstances.save(&cells, &options.results, suffix)? {
+        println!("written: {}", tree::shown(&path));
+    }
+    println!("{}", circumstances.text(&cells));
     Ok(!ours_failed)
 }
 
