@@ -254,6 +254,22 @@ fn a_controlling_process_forks_and_loads() {
 }
 
 #[test]
+fn a_controlling_process_passes_messages() {
+    let folder = scratch();
+    let executable = NX.compile(folder.path(), "host");
+    for (argument, expected) in [
+        ("fork", "waited\n"),
+        ("mpi", "waited\n"),
+        ("cube", "cube\n"),
+        ("dies", "noticed\n"),
+    ] {
+        let output = run(command(&executable, 60).arg(argument));
+        assert!(output.status.success(), "{argument}: {}", said(&output));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    }
+}
+
+#[test]
 fn a_program_that_is_started_alone_starts_itself_on_its_nodes() {
     let folder = scratch();
     let source = folder.path().join("where.c");

@@ -301,13 +301,13 @@ long _nx_empty_nodes(long **nodes, long n[]);
 /* Nodes of the machine that have failed: there are none, and the array is empty. */
 long nx_failed_nodes(long **nodes, long n[]);
 long _nx_failed_nodes(long **nodes, long n[]);
-/* The number of this node. */
+/* The number of this node; of the controlling process that of the host. */
 long mynode(void);
 long _mynode(void);
 /* How many nodes the application has. */
 long numnodes(void);
 long _numnodes(void);
-/* The number of the host, one more than that of the last node. No process of the application runs there. */
+/* The number of the host, one more than that of the last node. Only a controlling process runs there. */
 long myhost(void);
 long _myhost(void);
 /* The type of this process. */
@@ -376,6 +376,12 @@ long _killcube(long node, long pid);
 /* Ends the process of a type on a node, -1: all. */
 void killproc(long node, long pid);
 long _killproc(long node, long pid);
+/* As nx_initve on the iPSC: the type of a cube is its number of nodes (8) or its dimension (d3); names are not used. */
+void getcube(const char *name, const char *kind, const char *host, long keep);
+long _getcube(const char *name, const char *kind, const char *host, long keep);
+/* Ends what getcube has made, with all of its processes. */
+void relcube(const char *name);
+long _relcube(const char *name);
 /* Seconds of a clock that all nodes read. */
 double dclock(void);
 double _dclock(void);

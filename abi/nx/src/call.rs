@@ -4,7 +4,9 @@
 use std::ffi::{c_double, c_long, c_ulong};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use margay_abi_process::{OncePerProcess, enter_library, known, refuse_in_child, write_line};
+use margay_abi_process::{
+    OncePerProcess, enter_controlling, enter_library, known, refuse_in_child, write_line,
+};
 use margay_run_nx::Nx;
 use margay_run_nx::control::Control;
 use margay_run_nx::cop::Cop;
@@ -180,19 +182,23 @@ fn join(name: &str) -> Result<&'static Nx> {
         return on_cop();
     }
     refuse_in_child(name);
-    let control = control();
-    if control.is_some() {
-        refuse!(
-            EQSTATE,
-            "the controlling process passes no messages; nx_nfork or nx_load makes the processes that do"
-        );
-    }
+    let mut control = control();
     if let Some(nx) = NX.get() {
         return Ok(nx);
     }
-    // SAFETY: by the rules of NX one thread of a process calls; handlers share the rank before they
-    // have a thread, and routines that `cop` runs are refused (`on_cop`).
-    let rank = unsafe { enter_library(name) };
+    if control.is_some() && known().is_some() {
+        refuse!(
+            EQSTATE,
+            "the controlling process has called MPI before it passed messages of NX; call MPI_Init after the first of them"
+        );
+    }
+    let rank = match control.as_mut().map(Control::join) {
+        // SAFETY: by the rules of NX one thread of a process calls; handlers share the rank before
+        // they have a thread, and routines that `cop` runs are refused (`on_cop`).
+        Some((segment, rank)) => unsafe { enter_controlling(name, &segment, rank) },
+        // SAFETY: as above.
+        None => unsafe { enter_library(name) },
+    };
     let nx = Nx::new(rank, |name, error| die(name, error))?;
     // Where there is no room for this, `enter_library` has said so.
     in_forked_children(forked);

@@ -7,10 +7,10 @@ use margay_run_mpi::launcher::is_in_job;
 use margay_run_nx::control::{Control, Side};
 use margay_run_nx::error::{EQNODE, EQPARAM, EQSTATE, Result, meaning};
 use margay_run_nx::options::{self, Options};
-use margay_run_nx::refuse;
+use margay_run_nx::{Nx, refuse};
 use margay_sys_os::{clock, cpu, process};
 
-use crate::call::{control, die, joined, last, nx};
+use crate::call::{control, die, in_use, joined, last, nx};
 use crate::info;
 use crate::user::{Argc, Argv, Esize, Longs, LongsPlace, Small, Strings, Text, given};
 
@@ -77,17 +77,7 @@ unsafe fn initialize(size: c_long, part: Text, argc: Argc, argv: Argv) -> Result
             options::keep_rectangle(rows.into(), columns.into());
         }
     }
-    let mut control = control();
-    if control.is_some() || known().is_some() {
-        refuse!(
-            EQSTATE,
-            "the process takes part in an application already; nx_initve comes first, and once"
-        );
-    }
-    let new = Control::new(size)?;
-    let nodes = new.nodes();
-    *control = Some(new);
-    Ok(nodes)
+    take_control(size)
 }
 
 /// # Safety
@@ -139,49 +129,109 @@ unsafe fn tell_pids(pids: Longs, started: &[u32]) -> Result<c_long> {
     Ok(numbers.len() as c_long)
 }
 
+/// Calls `f` with the application that this process controls as long as it passes no messages,
+/// else `g` with its NX.
+fn controlled_or<T>(
+    name: &str,
+    f: impl FnOnce(&mut Control) -> Result<T>,
+    g: impl FnOnce(&Nx) -> Result<T>,
+) -> Result<T> {
+    // The lock of the application may be held by a call that waits for its processes.
+    if in_use().is_none()
+        && let Some(control) = control().as_mut()
+    {
+        return f(control);
+    }
+    g(joined(name)?)
+}
+
+/// `killcube` and `killproc`: the controlling process ends its children, a node ends the job.
+fn kill(name: &str, node: c_long, ptype: c_long) -> Result<()> {
+    if let Some(control) = control().as_mut() {
+        return control.kill(node, ptype);
+    }
+    joined(name)?.kill(node, ptype)
+}
+
+/// `nx_waitall`. Where this process passes messages, they move on meanwhile, and handlers may run.
+fn wait_for_all() -> Result<()> {
+    match in_use() {
+        None => controlled(Control::wait),
+        Some(nx) => nx.progress_until(|| controlled(|c| Ok(c.reap())).transpose())?,
+    }
+}
+
+/// How many nodes the type of a cube stands for: `8`, or by its dimension `d3`; without one none.
+fn cube_nodes(kind: &str) -> Result<c_long> {
+    let kind = kind.trim();
+    let nodes = match kind.strip_prefix(['d', 'D']) {
+        Some(dimension) => dimension
+            .parse::<u32>()
+            .ok()
+            .filter(|&d| d < 16)
+            .map(|d| 1 << d),
+        None if kind.is_empty() => Some(0),
+        None => kind.parse::<c_long>().ok().filter(|&n| n > 0),
+    };
+    match nodes {
+        Some(nodes) => Ok(nodes),
+        None => refuse!(
+            EQPARAM,
+            "'{kind}' is no type of a cube; it is a number of nodes (8) or a dimension (d3)"
+        ),
+    }
+}
+
+/// Makes this process control an application of this many nodes.
+fn take_control(size: c_long) -> Result<c_long> {
+    let mut control = control();
+    if control.is_some() || known().is_some() {
+        refuse!(
+            EQSTATE,
+            "the process takes part in an application already; nx_initve and getcube come first, and once"
+        );
+    }
+    let new = Control::new(size)?;
+    let nodes = new.nodes();
+    *control = Some(new);
+    Ok(nodes)
+}
+
 nx! {
-    /// The number of this node.
-    fn mynode() -> c_long |nx| {
-        Ok(nx.node())
+    /// The number of this node; of the controlling process that of the host.
+    free fn mynode() -> c_long {
+        controlled_or("mynode", |c| Ok(c.nodes()), |nx| Ok(nx.node()))
     }
 
     /// How many nodes the application has.
     free fn numnodes() -> c_long {
-        let controlled = control().as_ref().map(Control::nodes);
-        match controlled {
-            Some(nodes) => Ok(nodes),
-            None => Ok(joined("numnodes")?.nodes()),
-        }
+        controlled_or("numnodes", |c| Ok(c.nodes()), |nx| Ok(nx.nodes()))
     }
 
-    /// The number of the host, one more than that of the last node. No process of the application
+    /// The number of the host, one more than that of the last node. Only a controlling process
     /// runs there.
     free fn myhost() -> c_long {
-        let controlled = control().as_ref().map(Control::nodes);
-        match controlled {
-            Some(nodes) => Ok(nodes),
-            None => Ok(joined("myhost")?.nodes()),
-        }
+        controlled_or("myhost", |c| Ok(c.nodes()), |nx| Ok(nx.nodes()))
     }
 
     /// The type of this process.
-    fn myptype() -> c_long |nx| {
-        Ok(nx.ptype())
+    free fn myptype() -> c_long {
+        controlled_or("myptype", |c| Ok(c.ptype()), |nx| Ok(nx.ptype()))
     }
 
     /// The old name of myptype.
-    fn mypid() -> c_long |nx| {
-        Ok(nx.ptype())
+    free fn mypid() -> c_long {
+        controlled_or("mypid", |c| Ok(c.ptype()), |nx| Ok(nx.ptype()))
     }
 
     /// Changes the type of this process.
-    fn setptype(ptype: Small) |nx| {
-        nx.set_ptype(ptype)
+    free fn setptype(ptype: Small) {
+        controlled_or("setptype", |c| c.set_ptype(ptype), |nx| nx.set_ptype(ptype))
     }
 
     /// The name of setptype on the iPSC.
-    fn setpid(pid: Small) |nx| {
-        nx.set_ptype(pid)
+    free fn setpid(pid: Small) {
+        controlled_or("setpid", |c| c.set_ptype(pid), |nx| nx.set_ptype(pid))
     }
 
     /// The node of the machine on which this process runs: the first core that it may use.
@@ -251,7 +301,7 @@ nx! {
 
     /// Waits until all processes that this one has started have ended.
     free fn nx_waitall() -> c_long {
-        controlled(Control::wait)?;
+        wait_for_all()?;
         Ok(0)
     }
 
@@ -260,7 +310,7 @@ nx! {
         if (node, pid) != (-1, -1) {
             refuse!(EQPARAM, "node {node}, process {pid}: only all processes can be awaited, -1 and -1");
         }
-        controlled(Control::wait)
+        wait_for_all()
     }
 
     /// The priority of the application in its partition, whichever node is named.
@@ -325,13 +375,34 @@ nx! {
     }
 
     /// Ends the processes of a type on a node, -1: all.
-    fn killcube(node: Small, pid: Small) |nx| {
-        nx.kill(node, pid)
+    free fn killcube(node: Small, pid: Small) {
+        kill("killcube", node, pid)
     }
 
     /// Ends the process of a type on a node, -1: all.
-    fn killproc(node: Small, pid: Small) |nx| {
-        nx.kill(node, pid)
+    free fn killproc(node: Small, pid: Small) {
+        kill("killproc", node, pid)
+    }
+
+    /// As nx_initve on the iPSC: the type of a cube is its number of nodes (8) or its dimension
+    /// (d3); names are not used.
+    free fn getcube(name: Text, kind: Text, host: Text, keep: Small) {
+        let _ = (name, host, keep);
+        if is_in_job() {
+            refuse!(EQSTATE, "the launcher has made the application already; start the host's program alone");
+        }
+        take_control(cube_nodes(&kind.get().unwrap_or_default())?).map(drop)
+    }
+
+    /// Ends what getcube has made, with all of its processes.
+    free fn relcube(name: Text) {
+        let _ = name;
+        controlled(|c| c.kill(-1, -1))?;
+        wait_for_all()?;
+        if in_use().is_none() {
+            *control() = None;
+        }
+        Ok(())
     }
 
     /// Seconds of a clock that all nodes read.

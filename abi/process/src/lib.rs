@@ -18,12 +18,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use margay_core_registry::Phase;
 use margay_run_engine::SystemClock;
+use margay_run_engine::monitor::Monitor;
 use margay_run_mpi::constants::error_class::MPI_ERR_OTHER;
 use margay_run_mpi::constants::thread::{MPI_THREAD_MULTIPLE, MPI_THREAD_SINGLE};
 use margay_run_mpi::tool::Tools;
 use margay_sys_os::process::{
     at_exit, flush_output, has_thread, in_forked_children, leave as end_process, thread_id,
 };
+
+use margay_sys_shm::segment::Segment;
 
 pub use once::OncePerProcess;
 pub use origin::return_address;
@@ -154,6 +157,14 @@ pub fn refuse_in_child(name: &str) {
 
 /// The rank, opened now if this is its first use. Ends the process when that is impossible.
 pub fn opened(name: &str) -> &'static Process {
+    opened_by(name, open::open)
+}
+
+/// As [`opened`], by another way than that of the environment.
+fn opened_by(
+    name: &str,
+    open: impl FnOnce(&Arc<Monitor>) -> Result<open::Opened, open::OpenError>,
+) -> &'static Process {
     if let Some(mpi) = known() {
         return mpi;
     }
@@ -162,7 +173,7 @@ pub fn opened(name: &str) -> &'static Process {
     if let Some(mpi) = known() {
         return mpi;
     }
-    let (rank, wire) = match open::open(tools().monitor()) {
+    let (rank, wire) = match open(tools().monitor()) {
         Ok(opened) => opened,
         Err(error) => {
             // Another launcher may kill this process as soon as the first rank has ended.
@@ -240,7 +251,26 @@ pub unsafe fn enter(mpi: &'static Process, model: Model, level: c_int) {
 /// Until the rank is shared ([`share`], or another user), threads do not call into it at the same
 /// time.
 pub unsafe fn enter_library(name: &str) -> &'static Process {
-    let mpi = opened(name);
+    // SAFETY: by the caller's promise.
+    unsafe { enter_library_with(name, opened(name)) }
+}
+
+/// As [`enter_library`], in the process that controls a job: it has made the job's memory and is
+/// the rank behind all others.
+///
+/// # Safety
+/// As there.
+pub unsafe fn enter_controlling(name: &str, segment: &Arc<Segment>, rank: u32) -> &'static Process {
+    let mpi = opened_by(name, |monitor| {
+        Ok(open::controlling(segment, rank, monitor))
+    });
+    // SAFETY: by the caller's promise.
+    unsafe { enter_library_with(name, mpi) }
+}
+
+/// # Safety
+/// As [`enter_library`].
+unsafe fn enter_library_with(name: &str, mpi: &'static Process) -> &'static Process {
     let mut users = users();
     users.libraries += 1;
     if users.libraries == 1 {

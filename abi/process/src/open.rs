@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use margay_core_registry::{Facts, Phase};
+use margay_core_registry::{Facts, Phase, place};
 use margay_net_hosts::OnLost;
 use margay_net_shm::platform;
 use margay_net_wireup::{self as wireup, VARIABLE_PORTS, Wire, WireError};
@@ -251,6 +251,17 @@ fn alone(monitor: &Arc<Monitor>) -> Result<Rank, OpenError> {
     Ok(in_segment(&Arc::new(segment), 0, monitor, true))
 }
 
+/// Joins a job as the process that has made its memory and controls it, but is none of its nodes.
+pub(crate) fn controlling(segment: &Arc<Segment>, me: u32, monitor: &Arc<Monitor>) -> Opened {
+    let rank = in_segment(segment, me, monitor, true);
+    // There is no launcher that would notice that one of them has died.
+    let peers = rank.peers().clone();
+    for other in 0..me {
+        rank.watch_other(other, &peers, other);
+    }
+    (rank, None)
+}
+
 fn in_segment(
     segment: &Arc<Segment>,
     me: u32,
@@ -258,7 +269,10 @@ fn in_segment(
     shares_memory: bool,
 ) -> Rank {
     let cores = segment.registry().cores().max(1);
-    let policy = Policy::new(segment.ranks(), cores);
+    let last = segment.ranks() - 1;
+    // A controlling process waits most of the time.
+    let controls = place::controls(segment.note(last, place::KEY).as_deref());
+    let policy = Policy::new(segment.ranks() - u32::from(controls), cores);
     monitor.tuning.suggest_policy(policy);
     let thresholds = monitor.tuning.thresholds(shares_memory);
     let mut platform = platform(segment, me, thresholds, shares_memory);

@@ -13,6 +13,10 @@ pub const WORDS: usize = 2;
 /// The process type of a rank whose process is not known yet.
 pub const UNPLACED: u32 = u32::MAX;
 
+/// Instead of the process type with which it was started: the rank is the application's controlling
+/// process, which is no node. It is the last rank of its job.
+pub const CONTROLS: u32 = u32::MAX - 1;
+
 /// Node, and the type with which the process was started, of `rank`. Usually every rank has a
 /// node of its own, of the same number, and the type 0.
 #[must_use]
@@ -24,6 +28,12 @@ pub fn started_as(note: Option<&[AtomicU64]>, rank: u32) -> (u32, u32) {
         Some(node) => (node, (word >> 32) as u32),
         None => (rank, 0),
     }
+}
+
+/// Whether the rank with this note is the application's controlling process.
+#[must_use]
+pub fn controls(note: Option<&[AtomicU64]>) -> bool {
+    started_as(note, 0).1 == CONTROLS
 }
 
 /// The type that the process has now.
@@ -72,5 +82,10 @@ mod tests {
         set_process_type(&note, 9);
         assert_eq!(started_as(Some(&note), 5), (3, 8));
         assert_eq!(process_type(Some(&note)), 9);
+        assert!(!controls(Some(&note)) && !controls(None));
+        set(&note, 5, CONTROLS);
+        set_process_type(&note, 7);
+        assert!(controls(Some(&note)));
+        assert_eq!(process_type(Some(&note)), 7);
     }
 }

@@ -1,12 +1,13 @@
 //! A rank: all of its state behind one lock, and the calls that wait.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_core_matching::Pattern;
 use margay_core_record::Shape;
 use margay_core_registry::detail::Awaited;
-use margay_core_registry::{CallName, Locality, Phase};
+use margay_core_registry::{CallName, Locality, Phase, place};
 use margay_net_platform::{Clock, Outside, Peers, Platform};
 use margay_net_transport::{WakeUp, World};
 use margay_sys_os::cpu;
@@ -123,6 +124,19 @@ impl Rank {
     #[inline]
     pub fn world_size(&self) -> u32 {
         self.size
+    }
+
+    /// Returns the ranks of the application that this one is part of: all of the job but a
+    /// controlling process of NX, which is an application by itself.
+    #[must_use]
+    pub fn application(&self) -> Range<u32> {
+        let last = self.size - 1;
+        let controls = place::controls(self.peers.note(last, place::KEY).as_deref());
+        match (controls, self.me == last) {
+            (false, _) => 0..self.size,
+            (true, true) => last..self.size,
+            (true, false) => 0..last,
+        }
     }
 
     /// Returns what is known of the job's ranks: what they are and what they do.

@@ -175,7 +175,8 @@ impl Mpi {
     /// MPI on a rank, without a world as yet. `arguments` is the command line.
     #[must_use]
     pub fn new(rank: Rank, arguments: &[String]) -> Mpi {
-        let size = rank.world_size();
+        let application = rank.application();
+        let size = application.len() as u32;
         let me = rank.world_rank();
         let comm = |id, rank, group| {
             let comm = Comm::new(Parts {
@@ -188,7 +189,8 @@ impl Mpi {
             });
             Arc::new(comm)
         };
-        let world = comm(0, me, Group::range(0, size));
+        let place = me - application.start;
+        let world = comm(0, place, Group::range(application.start, size));
         world.set_handle(MPI_COMM_WORLD);
         let own = comm(1, 0, Group::range(me, 1));
         own.set_handle(MPI_COMM_SELF);
@@ -464,7 +466,7 @@ impl Mpi {
             self.buffer_flush(&buffer);
         }
         self.rank.drain();
-        if self.rank.world_size() > 1 {
+        if self.rank.application().len() > 1 {
             let _ = self.collective(&self.world, Operation::Barrier);
             self.rank.drain();
         }
@@ -508,8 +510,8 @@ pub fn environment(rank: &Rank, arguments: &[String]) -> Info {
         add("command", command.clone());
         add("argv", rest.join(" "));
     }
-    add("maxprocs", rank.world_size().to_string());
-    add("soft", rank.world_size().to_string());
+    add("maxprocs", rank.application().len().to_string());
+    add("soft", rank.application().len().to_string());
     add("arch", std::env::consts::ARCH.into());
     if let Ok(folder) = std::env::current_dir() {
         add("wdir", folder.display().to_string());

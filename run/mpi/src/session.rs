@@ -149,23 +149,27 @@ impl Mpi {
     /// for each host.
     #[must_use]
     pub fn psets(&self) -> Vec<(String, Group)> {
-        let (me, size) = (self.rank.world_rank(), self.rank.world_size());
+        let me = self.rank.world_rank();
+        let all = self.rank.application();
         let mut sets = vec![
-            ("mpi://WORLD".to_string(), Group::range(0, size)),
+            (
+                "mpi://WORLD".to_string(),
+                Group::range(all.start, all.len() as u32),
+            ),
             ("mpi://SELF".to_string(), Group::range(me, 1)),
         ];
         let peers = self.rank.peers();
         let mut add = |name: String, is_member: &dyn Fn(u32) -> bool| {
-            let members = (0..size).filter(|&r| is_member(r)).collect();
+            let members = all.clone().filter(|&r| is_member(r)).collect();
             if let Ok(group) = Group::from_processes(members) {
                 sets.push((name, group));
             }
         };
         let program = |rank| peers.identity(rank).program;
-        for number in 0..=(0..size).map(program).max().unwrap_or(0) {
+        for number in 0..=all.clone().map(program).max().unwrap_or(0) {
             add(format!("margay://app/{number}"), &|r| program(r) == number);
         }
-        let hosts: BTreeSet<u32> = (0..size).map(|r| peers.host(r)).collect();
+        let hosts: BTreeSet<u32> = all.clone().map(|r| peers.host(r)).collect();
         for host in hosts {
             let name = format!("margay://host/{}", peers.host_name(host));
             add(name, &|r| peers.host(r) == host);

@@ -64,7 +64,7 @@ impl Mpl {
     /// When the job cannot be a group.
     pub fn new(mpi: &'static Mpi, lights: u32) -> Result<Mpl> {
         let rank = mpi.shared_rank();
-        let everybody = Arc::new(Group::range(0, rank.world_size()));
+        let everybody = Arc::new(Group::range(0, rank.application().end));
         let world = mpi.library_comm(library::MPL, &everybody, "all tasks")?;
         Ok(Mpl {
             mpi,
@@ -96,7 +96,7 @@ impl Mpl {
     /// Returns how many tasks there are.
     #[must_use]
     pub fn tasks(&self) -> i32 {
-        self.rank.world_size() as i32
+        self.rank.application().len() as i32
     }
 
     /// Returns the number of this one.

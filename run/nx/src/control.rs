@@ -2,9 +2,10 @@
 //! its processes (`nx_nfork`, `nx_load`) and awaits their end (`nx_waitall`).
 //!
 //! It makes the job's shared memory as the launcher does, and its processes are its children. Each
-//! node gets one process.
+//! node gets one process. It has a rank itself, behind those of the nodes, under which it passes
+//! messages with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -14,7 +15,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 
 use margay_core_registry::Facts;
-use margay_core_registry::place::{self, UNPLACED};
+use margay_core_registry::place::{self, CONTROLS, UNPLACED};
 use margay_sys_os::descriptor::{FileLimit, duplicate_above, leave_open};
 use margay_sys_os::process::{self, Forked, Start, Starter, StringArray};
 use margay_sys_os::signal::{self, SignalSet};
@@ -37,6 +38,13 @@ pub struct Control {
     children: BTreeMap<u32, u32>,
     /// Nodes that have got a process.
     taken: Vec<bool>,
+    /// Children that this process has ended itself.
+    ended: BTreeSet<u32>,
+    /// How the first one ended that did so badly, until `wait` reports it.
+    failed: Option<Error>,
+    ptype: u32,
+    /// Whether this process passes messages.
+    has_joined: bool,
 }
 
 /// Which side of `nx_nfork` this is.
@@ -56,13 +64,13 @@ impl Control {
         let cores = cpu::usable_cores();
         let nodes = match nodes {
             0 => cores as u32,
-            1..=0x1_0000 => nodes as u32,
+            1..=0xffff => nodes as u32,
             _ => refuse!(
                 EQPARAM,
-                "the application cannot have {nodes} nodes; it has 1 to 65536, or 0 for one on each core"
+                "the application cannot have {nodes} nodes; it has 1 to 65535, or 0 for one on each core"
             ),
         };
-        let made = Segment::create(Sizes::for_job(nodes));
+        let made = Segment::create(Sizes::for_job(nodes + 1));
         let segment = Arc::new(made.map_err(|e| Error::new(EQFAULT, e.to_string()))?);
         let pid = std::process::id();
         let words: Vec<String> = std::env::args_os()
@@ -84,10 +92,17 @@ impl Control {
             handed_down,
             children: BTreeMap::new(),
             taken: vec![false; nodes as usize],
+            ended: BTreeSet::new(),
+            failed: None,
+            ptype: 0,
+            has_joined: false,
         };
         for node in 0..nodes {
             control.enter_place(node, UNPLACED)?;
         }
+        control.enter_place(nodes, CONTROLS)?;
+        control.registry_type(0)?;
+        control.segment.registry().set_pid(nodes, pid);
         Ok(control)
     }
 
@@ -104,12 +119,42 @@ impl Control {
         i64::from(self.nodes)
     }
 
+    /// This process's type: 0 until it says another.
+    #[must_use]
+    pub fn ptype(&self) -> i64 {
+        i64::from(self.ptype)
+    }
+
+    /// `setptype` of this process.
+    ///
+    /// # Errors
+    /// When the type is out of range.
+    pub fn set_ptype(&mut self, ptype: i64) -> Result<()> {
+        let ptype = ptype_of(ptype)?;
+        self.registry_type(ptype)?;
+        self.ptype = ptype;
+        Ok(())
+    }
+
+    /// Memory and rank with which this process joins the application that it controls, to pass
+    /// messages.
+    pub fn join(&mut self) -> (Arc<Segment>, u32) {
+        self.has_joined = true;
+        (self.segment.clone(), self.nodes)
+    }
+
     /// `nx_nfork`: a copy of this process on each of the nodes, -1 of them: on all.
     ///
     /// # Errors
     /// When a node does not exist or has a process, or the system makes no process.
     pub fn fork(&mut self, nodes: Option<&[i64]>, ptype: i64) -> Result<Side> {
         let (nodes, ptype) = (self.free(nodes)?, ptype_of(ptype)?);
+        if self.has_joined {
+            refuse!(
+                EQSTATE,
+                "this process has passed messages, so copies of it cannot be nodes; call nx_nfork before, or nx_load"
+            );
+        }
         let mut pids = Vec::new();
         self.place(&nodes, ptype)?;
         for node in nodes {
@@ -189,36 +234,89 @@ impl Control {
         Ok(pids)
     }
 
+    /// `killproc` and `killcube` in this process: ends the processes of a type on a node, -1: all.
+    ///
+    /// # Errors
+    /// When there is no such node or type.
+    pub fn kill(&mut self, node: i64, ptype: i64) -> Result<()> {
+        if node != -1 && !(0..self.nodes()).contains(&node) {
+            refuse!(
+                EQNODE,
+                "there is no node {node}; the application has the nodes 0 to {}",
+                self.nodes - 1
+            );
+        }
+        let wanted = match ptype {
+            -1 => None,
+            ptype => Some(ptype_of(ptype)?),
+        };
+        // How one has ended before is not this call's doing.
+        while let Ok(Some((pid, status))) = process::ended_child() {
+            self.note_end(pid, status);
+        }
+        for (&pid, &on) in &self.children {
+            let now = || {
+                let note = self.segment.note(on, place::KEY);
+                place::process_type(note.as_deref())
+            };
+            if (node == -1 || node == i64::from(on)) && wanted.is_none_or(|wanted| wanted == now())
+            {
+                self.ended.insert(pid);
+                // A process that has ended already need not be ended.
+                let _ = signal::send(pid, signal::SIGKILL);
+            }
+        }
+        Ok(())
+    }
+
     /// `nx_waitall`: waits until all processes have ended. When one is killed or aborts, the others
     /// are ended too; when one exits, they continue, whatever its code.
     ///
     /// # Errors
     /// When one has ended badly: the first that did.
     pub fn wait(&mut self) -> Result<()> {
-        let mut first = None;
         while !self.children.is_empty() {
-            let Ok((pid, status)) = process::wait_for_child() else {
-                break;
-            };
-            let Some(node) = self.children.remove(&pid) else {
-                continue;
-            };
-            let registry = self.segment.registry();
-            registry.set_exited(node, status.success());
-            let aborted = self.segment.registry().aborted();
-            if status.success() {
-                continue;
-            }
-            first.get_or_insert_with(|| Error::new(EQFAULT, end_of(node, status, aborted)));
-            if status.signal().is_none() && aborted.is_none() {
-                continue;
-            }
-            for &other in self.children.keys() {
-                // A process that has ended already need not be ended.
-                let _ = signal::send(other, signal::SIGTERM);
+            match process::wait_for_child() {
+                Ok((pid, status)) => self.note_end(pid, status),
+                Err(_) => self.children.clear(),
             }
         }
-        first.map_or(Ok(()), Err)
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Notes who has ended since the last call. Returns what [`wait`](Self::wait) returns when all
+    /// have, and none before.
+    pub fn reap(&mut self) -> Option<Result<()>> {
+        while !self.children.is_empty() {
+            match process::ended_child() {
+                Ok(Some((pid, status))) => self.note_end(pid, status),
+                Ok(None) => return None,
+                Err(_) => self.children.clear(),
+            }
+        }
+        Some(self.failed.take().map_or(Ok(()), Err))
+    }
+
+    fn note_end(&mut self, pid: u32, status: ExitStatus) {
+        let Some(node) = self.children.remove(&pid) else {
+            return;
+        };
+        let registry = self.segment.registry();
+        registry.set_exited(node, status.success());
+        let aborted = registry.aborted();
+        if status.success() || self.ended.remove(&pid) {
+            return;
+        }
+        if self.failed.is_none() {
+            self.failed = Some(Error::new(EQFAULT, end_of(node, status, aborted)));
+        }
+        if status.signal().is_none() && aborted.is_none() {
+            return;
+        }
+        for &other in self.children.keys() {
+            // A process that has ended already need not be ended.
+            let _ = signal::send(other, signal::SIGTERM);
+        }
     }
 
     /// Returns the nodes of a list, if all are there and free.
@@ -257,6 +355,20 @@ impl Control {
             None => refuse!(
                 EQFAULT,
                 "the application's registry has no room for the type of node {node}"
+            ),
+        }
+    }
+
+    fn registry_type(&self, ptype: u32) -> Result<()> {
+        let note = self.segment.make_note(self.nodes, place::KEY, place::WORDS);
+        match note {
+            Some(note) => {
+                place::set_process_type(&note, ptype);
+                Ok(())
+            }
+            None => refuse!(
+                EQFAULT,
+                "the application's registry has no room for the type of the controlling process"
             ),
         }
     }

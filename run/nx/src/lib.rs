@@ -105,6 +105,11 @@ impl Nx {
         self.mpi
     }
 
+    /// The controlling process makes progress until `ready` returns something.
+    pub fn progress_until<R>(&self, ready: impl FnMut() -> Option<R>) -> R {
+        self.rank.progress_until(ready)
+    }
+
     /// Notes and records the call that begins; `from` is the address to which it returns.
     #[inline]
     pub fn begin_call(&self, name: &'static [u64; 4], from: u64) -> InCall<'_> {
@@ -202,6 +207,12 @@ impl Nx {
 
     #[cold]
     fn gather_everybody(&self) -> Result<&Arc<Comm>> {
+        if self.nodes.is_host() {
+            refuse!(
+                EQSTATE,
+                "the controlling process takes no part in global operations; they are among the nodes"
+            );
+        }
         let members = Group::from_processes(self.nodes.siblings(&self.rank));
         let group = match members {
             Ok(group) => Arc::new(group),

@@ -1,6 +1,6 @@
 //! Which process is where: nodes, the types of the processes on them, and the ranks that these are.
 
-use margay_core_registry::place::{self, UNPLACED};
+use margay_core_registry::place::{self, CONTROLS, UNPLACED};
 use margay_run_engine::{Pending, Rank};
 
 use crate::error::*;
@@ -13,11 +13,23 @@ pub(crate) struct Nodes {
     on_node: Vec<Vec<u32>>,
     count: u32,
     own: (u32, u32),
+    /// The rank of the controlling process, whose number as a node is `count`.
+    host: Option<u32>,
 }
 
 impl Nodes {
     pub(crate) fn read(rank: &Rank) -> Result<Nodes> {
-        let places: Vec<(u32, u32)> = places(rank).collect();
+        let mut places: Vec<(u32, u32)> = places(rank).collect();
+        let me = rank.world_rank();
+        let is_host = |&&(_, ptype): &&(u32, u32)| ptype == CONTROLS;
+        let host = places.last().filter(is_host).map(|_| rank.world_size() - 1);
+        let own = match host == Some(me) {
+            true => (me, process_type(rank, me)),
+            false => places[me as usize],
+        };
+        if host.is_some() {
+            places.pop();
+        }
         let plain = (0..).zip(&places).all(|(r, &(node, _))| node == r);
         let count = places.iter().map(|&(node, _)| node + 1).max().unwrap_or(1);
         let wrong = |&(_, ptype): &(u32, u32)| ptype >= PTYPES && ptype != UNPLACED;
@@ -34,18 +46,23 @@ impl Nodes {
                 on_node[node as usize].push(r);
             }
         }
-        let me = rank.world_rank();
         Ok(Nodes {
             me,
-            own: places[me as usize],
+            own,
             on_node,
             count,
+            host,
         })
     }
 
     /// Node and type of this process, as it was started.
     pub(crate) fn own(&self) -> (u32, u32) {
         self.own
+    }
+
+    /// Whether this is the controlling process.
+    pub(crate) fn is_host(&self) -> bool {
+        self.host == Some(self.me)
     }
 
     /// Returns how many nodes there are.
@@ -78,7 +95,7 @@ impl Nodes {
             }
             return self.find_among(rank, node as u32, ptype);
         }
-        self.no_node(node)
+        self.host(node)
     }
 
     fn find_among(&self, rank: &Rank, node: u32, ptype: u32) -> Result<u32> {
@@ -107,7 +124,7 @@ impl Nodes {
     #[inline]
     pub(crate) fn alone(&self, node: i64) -> Result<Option<u32>> {
         if !(0..i64::from(self.count)).contains(&node) {
-            return self.no_node(node);
+            return self.host(node).map(Some);
         }
         Ok(match self.on_node.get(node as usize) {
             None => Some(node as u32),
@@ -120,8 +137,8 @@ impl Nodes {
 
     /// Returns the ranks that node and type select, -1 for all, this one last.
     pub(crate) fn all(&self, rank: &Rank, node: i64, ptype: i64) -> Result<Vec<u32>> {
-        if node != -1 {
-            self.alone(node)?;
+        if node != -1 && !(0..i64::from(self.count)).contains(&node) {
+            return self.no_node(node);
         }
         if ptype != -1 {
             ptype_of(ptype)?;
@@ -130,7 +147,8 @@ impl Nodes {
         let fits = |&(r, (n, _)): &(u32, (u32, u32))| {
             (node == -1 || node == i64::from(n)) && (ptype == -1 || ptype == i64::from(now(r)))
         };
-        let found = (0..).zip(places(rank)).filter(fits).map(|(rank, _)| rank);
+        let nodes = (0..).zip(places(rank)).take(rank.application().len());
+        let found = nodes.filter(fits).map(|(rank, _)| rank);
         let mut found: Vec<u32> = found.collect();
         if found.is_empty() {
             refuse!(EQNOPROC, "no process of type {ptype} is on node {node}");
@@ -172,6 +190,15 @@ impl Nodes {
         };
         place::set_process_type(&note, ptype);
         Ok(())
+    }
+
+    /// The rank of the controlling process, if there is one and `node` is its number.
+    #[cold]
+    fn host(&self, node: i64) -> Result<u32> {
+        match self.host {
+            Some(host) if node == i64::from(self.count) => Ok(host),
+            _ => self.no_node(node),
+        }
     }
 
     #[cold]

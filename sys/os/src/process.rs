@@ -164,6 +164,18 @@ pub fn wait_for_child() -> io::Result<(u32, ExitStatus)> {
     Ok((pid, ExitStatus::from_raw(status.as_raw())))
 }
 
+/// A child that has ended, if there is one; none while all go on.
+///
+/// # Errors
+/// When there is no child.
+pub fn ended_child() -> io::Result<Option<(u32, ExitStatus)>> {
+    let ended = || rustix::process::wait(WaitOptions::NOHANG);
+    Ok(rustix::io::retry_on_intr(ended)?.map(|(pid, status)| {
+        let pid = pid.as_raw_pid() as u32;
+        (pid, ExitStatus::from_raw(status.as_raw()))
+    }))
+}
+
 /// Orphaned descendants of this process become its children, instead of init's.
 ///
 /// # Errors

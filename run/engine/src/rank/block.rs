@@ -108,6 +108,21 @@ impl Rank {
         found.expect("the loop ends with a result")
     }
 
+    /// Makes progress until `ready` returns something that nobody wakes this rank for, such as the
+    /// end of a child: it looks every 2 ms.
+    pub fn progress_until<R>(&self, mut ready: impl FnMut() -> Option<R>) -> R {
+        const LOOK_NS: u64 = 2_000_000;
+        loop {
+            if let Some(result) = ready() {
+                return result;
+            }
+            self.sleep_until_woken(LOOK_NS, &mut || {
+                let mut engine = self.engine.lock();
+                self.advance(&mut engine) || self.watch(&mut engine)
+            });
+        }
+    }
+
     /// A call of the engine. Where threads share the rank, it may end what others wait for, or take
     /// in a message that they probe for; they are woken then.
     #[inline]
