@@ -150,7 +150,7 @@ fn convert(function: &str, raw: &Raw, has_length: bool) -> Result<Argument, Stri
     let plain = Ok(Argument::plain(name));
     match raw.base.as_str() {
         "void" => Ok(Argument::plain(match name {
-            "sendbuf" | "recvbuf" => format!("(void *)to_buffer({name})"),
+            "sendbuf" | "recvbuf" | "inbuf" | "inoutbuf" => format!("(void *)to_buffer({name})"),
             "buffer" if function.contains("attach") => format!("to_room({name})"),
             "buffer_addr" => {
                 return Ok(Argument {
