@@ -20,6 +20,8 @@ use crate::{GIVE_UP_NS, MOST_VISITORS, PAUSE_NS, VISIT_NS};
 const PIECE: usize = 32 << 10;
 /// Longest message in bytes: more than the contacts of 30,000 processes.
 const LONGEST: usize = 4 << 20;
+/// Most connections taken at once: more may come than can be taken, without an end.
+const AT_ONCE: usize = 1024;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -56,7 +58,10 @@ impl Door {
 
     /// The next one who has proved the secret, if there is one.
     pub fn next(&mut self, now_ns: u64) -> Option<Talk> {
-        while let Ok((stream, _)) = self.listener.accept() {
+        for _ in 0..AT_ONCE {
+            let Ok((stream, _)) = self.listener.accept() else {
+                break;
+            };
             if sockets::set_up(&stream, SILENCE).is_ok() {
                 if self.visitors.len() == MOST_VISITORS {
                     self.visitors.pop_front();

@@ -137,7 +137,7 @@ impl FarCallers {
 
     /// Returns the next connection with a HELLO, when there is one. Does not wait.
     pub(crate) fn next(&mut self, now_ns: u64) -> Option<(Line, Hello)> {
-        while let Some(talk) = self.door.next(now_ns) {
+        for talk in std::iter::from_fn(|| self.door.next(now_ns)).take(MOST) {
             if self.waiting.len() >= MOST {
                 self.waiting.pop_front();
             }

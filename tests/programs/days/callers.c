@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { HELD = 200, KINDS = 10, HELLO = 0x4d470001 };
+enum { HELD = 200, KINDS = 13, HELLO = 0x4d470001 };
 
 /* The next name in the kernel's list that begins so, counted round from the one after `turn`. */
 static int find(const char *prefix, int turn, char *name, size_t room)
@@ -99,6 +99,19 @@ static int misbehave(int s, int kind)
         words[7] = (uint32_t)random() % 4;
         say(s, words, 32);
         return random() % 2;
+    case 9: /* a HELLO of 8 bytes that says nothing */
+        words[0] = 8;
+        say(s, words, 12);
+        return 1;
+    case 10: /* a HELLO, and no ear for the answer */
+        words[0] = 28;
+        say(s, words, 32);
+        shutdown(s, random() % 2 ? SHUT_RD : SHUT_WR);
+        return 1;
+    case 11: /* a HELLO that comes byte by byte, with a piece for each later connection */
+        words[0] = 28;
+        say(s, words, 4);
+        return 2;
     default: /* an empty message, then silence */
         say(s, words, 4);
         return 1;
@@ -108,7 +121,9 @@ static int misbehave(int s, int kind)
 int main(int argc, char **argv)
 {
     static int held[HELD];
+    static const char hello[27] = {1, 0, 0x47, 0x4d};
     char name[108];
+    int drip = -1, dripped = 0;
     int wanted = argc > 2 ? atoi(argv[2]) : 0, made = 0;
     srandom(1);
     memset(held, -1, sizeof held);
@@ -125,10 +140,18 @@ int main(int argc, char **argv)
             if (*place >= 0)
                 close(*place);
             *place = s;
-            if (!misbehave(s, made++ % KINDS)) {
+            int kind = misbehave(s, made++ % KINDS);
+            if (kind == 0) {
                 close(s);
                 *place = -1;
+            } else if (kind == 2 && drip < 0) {
+                drip = (int)(place - held);
+                dripped = 0;
+            } else if (drip >= 0 && drip == (int)(place - held)) {
+                drip = -1;
             }
+            if (drip >= 0 && dripped < (int)sizeof hello)
+                say(held[drip], hello + dripped++, 1);
         }
     }
     printf("made\n");
