@@ -8,6 +8,30 @@ use margay_tests::batch::{Queue, said};
 use margay_tests::{run, stage};
 use serde_json::Value;
 
+/// Each command says how it is called, without a queue.
+#[test]
+fn commands_of_batch_systems_print_their_help() {
+    let folder = stage().join("share/margay/compat/bin");
+    let names = fs::read_dir(&folder)
+        .unwrap()
+        .map(|file| file.unwrap().file_name());
+    let mut count = 0;
+    for name in names {
+        let name = name.into_string().unwrap();
+        let output = run(margay_tests::command(folder.join(&name), 20).arg("--help"));
+        let text = said(&output);
+        assert!(output.status.success(), "{name}: {text}");
+        assert!(
+            text.starts_with(&format!("Usage: {name} ")),
+            "{name}: {text}"
+        );
+        let output = run(margay_tests::command(folder.join(&name), 20).arg("--version"));
+        assert!(output.status.success(), "{name}: {}", said(&output));
+        count += 1;
+    }
+    assert_eq!(count, 24);
+}
+
 #[test]
 fn slurm_s_commands_submit_show_and_end_jobs() {
     let queue = Queue::up(4);

@@ -31,6 +31,17 @@ const SYSTEMS: [(System, &str, &[&str]); 3] = [
     (System::LoadLeveler, "ll", &loadleveler::NAMES),
 ];
 
+/// The help that a command is asked for; none where it is asked for something else.
+fn help(system: System, command: &str, words: &[String]) -> Option<String> {
+    let (usages, asks): (&[words::Usage], &[&str]) = match system {
+        System::Slurm => (&slurm::USAGES, slurm::ASKS_FOR_HELP),
+        System::Pbs => (&pbs::USAGES, pbs::ASKS_FOR_HELP),
+        System::LoadLeveler => (&loadleveler::USAGES, loadleveler::ASKS_FOR_HELP),
+    };
+    let usage = usages.iter().find(|usage| usage.name == command)?;
+    usage.asked(words, asks)
+}
+
 /// The system that has a command of this name.
 #[must_use]
 pub fn system_of(command: &str) -> Option<System> {
@@ -69,6 +80,12 @@ pub fn run(system: System, command: &str, words: impl Iterator<Item = OsString>)
             "margay: there is no command '{command}'; there are {names}"
         ));
         return 2;
+    }
+    if let Some(help) = help(system, command, &words) {
+        return match common::print(&help) {
+            Ok(()) => 0,
+            Err(_) => 1,
+        };
     }
     let done = match system {
         System::Slurm => slurm::run(command, &words).map_err(|text| format!("error: {text}")),

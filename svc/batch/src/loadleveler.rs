@@ -8,18 +8,67 @@ use margay_svc_queue_wire::{Bytes, Cause, Detail, Machine, Order, Request, Targe
 
 use crate::common::{self, Done, base_name, complain, date, now_s, print, user};
 use crate::words::Takes::{Nothing, Value};
-use crate::words::{Known, Words};
+use crate::words::{Known, Usage, Words};
 
 /// The names of the commands.
 pub const NAMES: [&str; 6] = [
     "llsubmit", "llq", "llcancel", "llstatus", "llhold", "llclass",
 ];
 
+/// What their `--help` says.
+pub const USAGES: [Usage; 6] = [
+    Usage {
+        name: "llsubmit",
+        form: "[OPTIONS] FILE, or - for the standard input",
+        what: "Submits the steps of a job command file to Margay's queue.",
+        options: SUBMIT,
+    },
+    Usage {
+        name: "llq",
+        form: "[OPTIONS] [JOB...]",
+        what: "Lists the jobs that wait or run. The options are LoadLeveler's.",
+        options: LLQ,
+    },
+    Usage {
+        name: "llcancel",
+        form: "[OPTIONS] JOB...",
+        what: "Ends jobs.",
+        options: CHANGE,
+    },
+    Usage {
+        name: "llstatus",
+        form: "[OPTIONS]",
+        what: "Lists the machines.",
+        options: STATUS,
+    },
+    Usage {
+        name: "llhold",
+        form: "[OPTIONS] JOB...",
+        what: "Holds jobs that wait, or with -r releases them.",
+        options: CHANGE,
+    },
+    Usage {
+        name: "llclass",
+        form: "[OPTIONS]",
+        what: "Lists the classes.",
+        options: CLASSES,
+    },
+];
+
+/// By which words they print it.
+pub const ASKS_FOR_HELP: &[&str] = &["--help", "-H", "-?"];
+
 /// Runs a command.
 ///
 /// # Errors
 /// In words.
 pub fn run(name: &str, words: &[String]) -> Done {
+    if let [only] = words
+        && ["-v", "--version"].contains(&only.as_str())
+    {
+        print("LoadLeveler 5.1.0 (margay)\n")?;
+        return Ok(0);
+    }
     match name {
         "llsubmit" => submit(words),
         "llq" => llq(words),
@@ -29,10 +78,11 @@ pub fn run(name: &str, words: &[String]) -> Done {
     }
 }
 
+pub(crate) const SUBMIT: &[Known] = &[('q', "", Nothing), ('s', "", Nothing), ('X', "", Value)];
+
 /// Submits the steps of a job command file, one after the other.
 fn submit(words: &[String]) -> Done {
-    const OPTIONS: &[Known] = &[('q', "", Nothing), ('s', "", Nothing), ('X', "", Value)];
-    let words = Words::divide(words, OPTIONS)?;
+    let words = Words::divide(words, SUBMIT)?;
     let [file] = words.rest.as_slice() else {
         return Err(
             "which job command file? llsubmit takes one, or - for the standard input".into(),
@@ -171,21 +221,22 @@ fn month_and_time(at: u64) -> String {
     format!("{}/{} {:02}:{:02}", t.month, t.day, t.hour, t.minute)
 }
 
+pub(crate) const LLQ: &[Known] = &[
+    ('c', "", Value),
+    ('d', "", Nothing),
+    ('f', "", Value),
+    ('h', "", Value),
+    ('j', "", Value),
+    ('l', "", Nothing),
+    ('r', "", Value),
+    ('s', "", Nothing),
+    ('u', "", Value),
+    ('w', "", Nothing),
+    ('x', "", Nothing),
+];
+
 fn llq(words: &[String]) -> Done {
-    const OPTIONS: &[Known] = &[
-        ('c', "", Value),
-        ('d', "", Nothing),
-        ('f', "", Value),
-        ('h', "", Value),
-        ('j', "", Value),
-        ('l', "", Nothing),
-        ('r', "", Value),
-        ('s', "", Nothing),
-        ('u', "", Value),
-        ('w', "", Nothing),
-        ('x', "", Nothing),
-    ];
-    let words = Words::divide(words, OPTIONS)?;
+    let words = Words::divide(words, LLQ)?;
     let jobs: Vec<String> = words
         .rest
         .iter()
@@ -333,17 +384,18 @@ fn long(detail: &Detail, host: &str) -> String {
     )
 }
 
+pub(crate) const CHANGE: &[Known] = &[
+    ('f', "", Nothing),
+    ('h', "", Value),
+    ('q', "", Nothing),
+    ('r', "", Nothing),
+    ('s', "", Nothing),
+    ('u', "", Value),
+];
+
 /// `llcancel` and `llhold`.
 fn change(name: &str, words: &[String]) -> Done {
-    const OPTIONS: &[Known] = &[
-        ('f', "", Nothing),
-        ('h', "", Value),
-        ('q', "", Nothing),
-        ('r', "", Nothing),
-        ('s', "", Nothing),
-        ('u', "", Value),
-    ];
-    let words = Words::divide(words, OPTIONS)?;
+    let words = Words::divide(words, CHANGE)?;
     let jobs = words.rest.iter().flat_map(|word| word.split(' '));
     let mut targets: Vec<Target> = jobs.map(target).collect::<Result<_, _>>()?;
     let users = words.list("u");
@@ -384,14 +436,15 @@ fn change(name: &str, words: &[String]) -> Done {
     Ok(code)
 }
 
+pub(crate) const STATUS: &[Known] = &[
+    ('l', "", Nothing),
+    ('f', "", Value),
+    ('r', "", Value),
+    ('h', "", Value),
+];
+
 fn status(words: &[String]) -> Done {
-    const OPTIONS: &[Known] = &[
-        ('l', "", Nothing),
-        ('f', "", Value),
-        ('r', "", Value),
-        ('h', "", Value),
-    ];
-    let _ = Words::divide(words, OPTIONS)?;
+    let _ = Words::divide(words, STATUS)?;
     let Machine {
         host,
         slots,
@@ -431,8 +484,10 @@ fn status(words: &[String]) -> Done {
     Ok(0)
 }
 
+const CLASSES: &[Known] = &[('l', "", Nothing)];
+
 fn classes(words: &[String]) -> Done {
-    let _ = Words::divide(words, &[('l', "", Nothing)])?;
+    let _ = Words::divide(words, CLASSES)?;
     let machine = common::machine()?;
     let free = machine.slots.saturating_sub(machine.used);
     let lines = [

@@ -9,11 +9,79 @@ use margay_core_queue::Phase;
 use margay_svc_queue_wire::{Cause, Detail, Request, Target, pbs_name};
 
 use crate::common::{self, Done, complain, print};
+use crate::words::Usage;
 
 /// The names of the commands.
 pub const NAMES: [&str; 10] = [
     "qsub", "qstat", "qdel", "qhold", "qrls", "qalter", "qsig", "qrerun", "qmgr", "pbsnodes",
 ];
+
+/// What their `--help` says.
+pub const USAGES: [Usage; 10] = [
+    Usage {
+        name: "qsub",
+        form: "[OPTIONS] [SCRIPT [ARGUMENTS...]], or [OPTIONS] -- PROGRAM [ARGUMENTS...], or -I [OPTIONS]",
+        what: "Submits a batch script to Margay's queue. The options are those of PBS and NQS; `margay submit --help` describes them.",
+        options: &[],
+    },
+    Usage {
+        name: "qstat",
+        form: "[OPTIONS] [JOB|QUEUE...]",
+        what: "Lists the jobs of Margay's queue, or its queues. The options are those of PBS.",
+        options: qstat::OPTIONS,
+    },
+    Usage {
+        name: "qdel",
+        form: "[OPTIONS] JOB..., or all",
+        what: "Ends jobs.",
+        options: change::EACH,
+    },
+    Usage {
+        name: "qhold",
+        form: "[OPTIONS] JOB...",
+        what: "Holds jobs that wait.",
+        options: change::HOLD,
+    },
+    Usage {
+        name: "qrls",
+        form: "[OPTIONS] JOB...",
+        what: "Releases jobs that are held.",
+        options: change::HOLD,
+    },
+    Usage {
+        name: "qalter",
+        form: "[OPTIONS] JOB...",
+        what: "Changes jobs that wait. The options are those of qsub.",
+        options: &[],
+    },
+    Usage {
+        name: "qsig",
+        form: "[OPTIONS] JOB...",
+        what: "Sends jobs a signal.",
+        options: change::SIGNAL,
+    },
+    Usage {
+        name: "qrerun",
+        form: "[OPTIONS] JOB...",
+        what: "Puts jobs that run back into the queue.",
+        options: change::EACH,
+    },
+    Usage {
+        name: "qmgr",
+        form: "[OPTIONS]",
+        what: "Shows and changes the queue's settings, by commands of -c or of the standard input.",
+        options: qmgr::MANAGE,
+    },
+    Usage {
+        name: "pbsnodes",
+        form: "[OPTIONS] [NODE...]",
+        what: "Shows the nodes.",
+        options: qmgr::NODES,
+    },
+];
+
+/// By which words they print it.
+pub const ASKS_FOR_HELP: &[&str] = &["--help", "-h"];
 
 /// Exit codes of PBS: no such job, and one that has ended.
 const UNKNOWN_JOB: u8 = 153;

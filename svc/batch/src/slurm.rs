@@ -16,12 +16,73 @@ pub use cancel::signal as signal_number;
 pub use srun::task;
 
 use crate::common::{Done, print, user};
-use crate::words::Words;
+use crate::words::{Usage, Words};
 
 /// The names of the commands.
 pub const NAMES: [&str; 8] = [
     "sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol", "srun", "salloc",
 ];
+
+/// What their `--help` says.
+pub const USAGES: [Usage; 8] = [
+    Usage {
+        name: "sbatch",
+        form: "[OPTIONS] SCRIPT [ARGUMENTS...], or [OPTIONS] --wrap COMMAND",
+        what: "Submits a batch script to Margay's queue. The options are Slurm's; `margay submit --help` describes them.",
+        options: &[],
+    },
+    Usage {
+        name: "squeue",
+        form: "[OPTIONS]",
+        what: "Lists the jobs that wait or run in Margay's queue. The options are Slurm's.",
+        options: squeue::OPTIONS,
+    },
+    Usage {
+        name: "scancel",
+        form: "[OPTIONS] [JOB[_TASK]...]",
+        what: "Ends jobs, or sends them a signal. The options are Slurm's.",
+        options: cancel::OPTIONS,
+    },
+    Usage {
+        name: "sinfo",
+        form: "[OPTIONS]",
+        what: "Lists partitions and nodes. The options are Slurm's.",
+        options: sinfo::OPTIONS,
+    },
+    Usage {
+        name: "sacct",
+        form: "[OPTIONS]",
+        what: "Lists jobs that run or have ended, and what they used. The options are Slurm's.",
+        options: sacct::OPTIONS,
+    },
+    Usage {
+        name: "scontrol",
+        form: "show job|node|partition|config|hostnames [NAME], hold JOB..., release JOB..., requeue JOB..., update JobId=JOB ...",
+        what: "Shows all that is known of jobs, nodes and partitions, and changes jobs.",
+        options: control::OPTIONS,
+    },
+    Usage {
+        name: "srun",
+        form: "[OPTIONS] PROGRAM [ARGUMENTS...]",
+        what: "Runs a program: in a job as a step of it, elsewhere in a job that it waits for. The options are Slurm's.",
+        options: &[],
+    },
+    Usage {
+        name: "salloc",
+        form: "[OPTIONS] [COMMAND [ARGUMENTS...]]",
+        what: "Runs a command, or your shell, while it holds a job. The options are Slurm's.",
+        options: &[],
+    },
+];
+
+fn print_help(name: &str) -> Done {
+    let usage = USAGES.iter().find(|usage| usage.name == name);
+    print(&usage.map_or_else(String::new, Usage::text))?;
+    Ok(0)
+}
+
+/// By which words they print it.
+pub const ASKS_FOR_HELP: &[&str] = &["--help", "--usage", "-h"];
 
 /// The version that scripts see; they ask for it to know which options there are.
 const VERSION: &str = "slurm 23.11.0 (margay)";

@@ -10,6 +10,65 @@ pub enum Takes {
 /// An option: its letter or a blank, its word or nothing, and whether it has a value.
 pub type Known = (char, &'static str, Takes);
 
+/// How a command is called, as `--help` prints it.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    pub name: &'static str,
+    /// The words behind the name.
+    pub form: &'static str,
+    /// What it does, as a sentence.
+    pub what: &'static str,
+    /// Its options; none where they are those of scripts.
+    pub options: &'static [Known],
+}
+
+impl Usage {
+    /// The help of the command that `words` ask for; none where they ask for something else. `asks`
+    /// are the options by which its system's commands print help.
+    #[must_use]
+    pub fn asked(&self, words: &[String], asks: &[&str]) -> Option<String> {
+        let own = |letter: char| self.options.iter().any(|own| own.0 == letter);
+        let asks_for_help = |word: &String| match word.strip_prefix('-') {
+            Some(rest) if rest.len() == 1 => {
+                // Scripts' options have all letters.
+                !self.options.is_empty() && !rest.chars().any(own) && asks.contains(&word.as_str())
+            }
+            _ => asks.contains(&word.as_str()),
+        };
+        // What follows a program or a script belongs to that.
+        let is_asked = words.first().is_some_and(asks_for_help)
+            || !self.options.is_empty() && words.iter().any(|word| word == "--help");
+        is_asked.then(|| self.text())
+    }
+
+    /// What `--help` prints.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = format!("Usage: {} {}\n{}\n", self.name, self.form, self.what);
+        if !self.options.is_empty() {
+            text += "\nOptions:\n";
+        }
+        for &(letter, word, takes) in self.options {
+            let letter = match (letter, word) {
+                (' ', _) => "    ".to_owned(),
+                (letter, "") => format!("-{letter}"),
+                (letter, _) => format!("-{letter}, "),
+            };
+            let word = match word {
+                "" => String::new(),
+                word => format!("--{word}"),
+            };
+            let value = match (takes, word.is_empty()) {
+                (Takes::Nothing, _) => "",
+                (_, true) => " VALUE",
+                (_, false) => "=VALUE",
+            };
+            text += &format!("  {letter}{word}{value}\n");
+        }
+        text
+    }
+}
+
 /// What a command line has.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
@@ -142,6 +201,34 @@ mod tests {
     fn divide(words: &[&str]) -> Result<Words, String> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         Words::divide(&words, KNOWN)
+    }
+
+    #[test]
+    fn help_is_printed_where_it_is_asked_for() {
+        let usage = Usage {
+            name: "squeue",
+            form: "[OPTIONS]",
+            what: "Lists jobs.",
+            options: KNOWN,
+        };
+        let asked = |usage: &Usage, words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            usage.asked(&words, &["--help", "--usage", "-h", "-H"])
+        };
+        let text = asked(&usage, &["--help"]).unwrap();
+        assert_eq!(
+            text,
+            "Usage: squeue [OPTIONS]\nLists jobs.\n\nOptions:\n  -h, --noheader\n  -o, --format=VALUE\n      --json\n  -X\n"
+        );
+        assert!(asked(&usage, &["-o", "%i", "--help"]).is_some());
+        assert!(asked(&usage, &["-H"]).is_some(), "no option of its own");
+        assert!(asked(&usage, &["-h"]).is_none(), "its own option");
+        assert!(asked(&usage, &[]).is_none());
+        let runs = Usage {
+            options: &[],
+            ..usage
+        };
+        assert!(asked(&runs, &["script", "--help"]).is_none());
     }
 
     #[test]

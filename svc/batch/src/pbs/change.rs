@@ -10,19 +10,20 @@ use crate::slurm::signal_number;
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
 
+pub(crate) const EACH: &[Known] = &[
+    ('W', "", Value),
+    ('m', "", Value),
+    ('p', "", Nothing),
+    ('x', "", Nothing),
+    ('f', "", Nothing),
+];
+
 /// `qdel` and `qrerun`.
 ///
 /// # Errors
 /// In words.
 pub fn each(name: &str, words: &[String]) -> Done {
-    const OPTIONS: &[Known] = &[
-        ('W', "", Value),
-        ('m', "", Value),
-        ('p', "", Nothing),
-        ('x', "", Nothing),
-        ('f', "", Nothing),
-    ];
-    let words = Words::divide(words, OPTIONS)?;
+    let words = Words::divide(words, EACH)?;
     if name == "qdel" && words.rest == ["all"] {
         common::order(&Request::Cancel { jobs: vec![] })?;
         return Ok(0);
@@ -33,13 +34,14 @@ pub fn each(name: &str, words: &[String]) -> Done {
     })
 }
 
+pub(crate) const HOLD: &[Known] = &[('h', "", Value), ('t', "", Value)];
+
 /// `qhold` and `qrls`.
 ///
 /// # Errors
 /// In words.
 pub fn hold(words: &[String], is_held: bool) -> Done {
-    const OPTIONS: &[Known] = &[('h', "", Value), ('t', "", Value)];
-    let words = Words::divide(words, OPTIONS)?;
+    let words = Words::divide(words, HOLD)?;
     let name = if is_held { "qhold" } else { "qrls" };
     for_each(name, &words.rest, &|target| {
         let jobs = vec![target];
@@ -47,13 +49,14 @@ pub fn hold(words: &[String], is_held: bool) -> Done {
     })
 }
 
+pub(crate) const SIGNAL: &[Known] = &[('s', "", Value)];
+
 /// `qsig`.
 ///
 /// # Errors
 /// In words.
 pub fn signal(words: &[String]) -> Done {
-    const OPTIONS: &[Known] = &[('s', "", Value)];
-    let words = Words::divide(words, OPTIONS)?;
+    let words = Words::divide(words, SIGNAL)?;
     let signal = signal_number(words.value("s").unwrap_or("TERM"))?;
     for_each("qsig", &words.rest, &|target| {
         common::order(&Request::Signal {

@@ -8,19 +8,20 @@ use crate::common::{self, Done, print};
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
 
+pub(crate) const MANAGE: &[Known] = &[
+    ('a', "", Nothing),
+    ('c', "", Value),
+    ('e', "", Nothing),
+    ('n', "", Nothing),
+    ('z', "", Nothing),
+];
+
 /// `qmgr`: commands of `-c`, or lines of the standard input.
 ///
 /// # Errors
 /// In words.
 pub fn manage(words: &[String]) -> Done {
-    const OPTIONS: &[Known] = &[
-        ('a', "", Nothing),
-        ('c', "", Value),
-        ('e', "", Nothing),
-        ('n', "", Nothing),
-        ('z', "", Nothing),
-    ];
-    let words = Words::divide(words, OPTIONS)?;
+    let words = Words::divide(words, MANAGE)?;
     let machine = common::machine()?;
     if let Some(command) = words.value("c") {
         return obey(command, &machine).map(|()| 0);
@@ -133,20 +134,21 @@ fn node(machine: &Machine) -> Vec<(&'static str, String)> {
     ]
 }
 
+pub(crate) const NODES: &[Known] = &[
+    ('a', "", Nothing),
+    ('v', "", Nothing),
+    ('l', "", Nothing),
+    ('S', "", Nothing),
+    ('j', "", Nothing),
+    ('H', "", Nothing),
+];
+
 /// `pbsnodes`.
 ///
 /// # Errors
 /// In words.
 pub fn nodes(words: &[String]) -> Done {
-    const OPTIONS: &[Known] = &[
-        ('a', "", Nothing),
-        ('v', "", Nothing),
-        ('l', "", Nothing),
-        ('S', "", Nothing),
-        ('j', "", Nothing),
-        ('H', "", Nothing),
-    ];
-    let words = Words::divide(words, OPTIONS)?;
+    let words = Words::divide(words, NODES)?;
     let machine = common::machine()?;
     if let Some(other) = words.rest.iter().find(|name| **name != machine.host) {
         return Err(format!("Unknown node {other}"));

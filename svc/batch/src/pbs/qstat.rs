@@ -9,7 +9,7 @@ use crate::common::{self, Done, complain, now_s, print};
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
 
-const OPTIONS: &[Known] = &[
+pub(crate) const OPTIONS: &[Known] = &[
     ('1', "", Nothing),
     ('a', "", Nothing),
     ('B', "", Nothing),

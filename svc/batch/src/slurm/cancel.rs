@@ -9,7 +9,7 @@ use crate::common::{self, Done, complain};
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
 
-const OPTIONS: &[Known] = &[
+pub(crate) const OPTIONS: &[Known] = &[
     ('A', "account", Value),
     ('b', "batch", Nothing),
     ('f', "full", Nothing),

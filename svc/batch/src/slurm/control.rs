@@ -6,6 +6,16 @@ use margay_svc_queue_wire::{Change, Machine, Request, Target};
 use super::fields::{NOTHING, View, exit, reason, state};
 use super::{PARTITION, VERSION, chosen};
 use crate::common::{self, Done, date, print};
+use crate::words::Known;
+use crate::words::Takes::Nothing;
+
+pub(crate) const OPTIONS: &[Known] = &[
+    ('a', "all", Nothing),
+    ('d', "details", Nothing),
+    ('o', "oneliner", Nothing),
+    ('Q', "quiet", Nothing),
+    ('v', "verbose", Nothing),
+];
 
 /// Runs the command.
 ///
@@ -17,24 +27,13 @@ pub fn run(words: &[String]) -> Done {
         .iter()
         .filter(is_option)
         .any(|word| ["-o", "--oneliner"].contains(&word.as_str()));
-    let known = [
-        "-o",
-        "--oneliner",
-        "-d",
-        "--details",
-        "-dd",
-        "-a",
-        "--all",
-        "-Q",
-        "--quiet",
-        "-v",
-        "--verbose",
-    ];
-    if let Some(wrong) = words
-        .iter()
-        .filter(is_option)
-        .find(|w| !known.contains(&w.as_str()))
-    {
+    let is_known = |word: &String| {
+        word == "-dd"
+            || OPTIONS.iter().any(|&(letter, long, _)| {
+                *word == format!("-{letter}") || *word == format!("--{long}")
+            })
+    };
+    if let Some(wrong) = words.iter().filter(is_option).find(|word| !is_known(word)) {
         return Err(format!("option {wrong} is not supported"));
     }
     let words: Vec<&str> = words

@@ -10,7 +10,7 @@ use crate::common::{self, Done, moment, print};
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
 
-const OPTIONS: &[Known] = &[
+pub(crate) const OPTIONS: &[Known] = &[
     ('A', "accounts", Value),
     ('a', "allusers", Nothing),
     ('b', "brief", Nothing),

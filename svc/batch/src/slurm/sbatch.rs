@@ -4,6 +4,7 @@ use margay_core_queue::script::slurm::{self, Known, Takes};
 use margay_core_queue::{Wishes, script};
 use margay_svc_queue_wire::{Answer, Bytes, Order, Request, Target, ask};
 
+use super::print_help;
 use crate::common::{self, Done, base_name, complain, exit_code, print};
 
 /// What `sbatch` has beside what a job asks for.
@@ -15,9 +16,6 @@ const OWN: &[Known] = &[
     (' ', "test-only", Takes::Nothing),
     (' ', "wrap", Takes::Value),
 ];
-
-const HELP: &str = "Usage: sbatch [OPTIONS...] SCRIPT [ARGUMENTS...]\n       sbatch [OPTIONS...] --wrap COMMAND\n\
-    Submits a batch script to Margay's queue. The options are Slurm's; `margay submit --help` describes them.\n";
 
 /// Variables that stand for options.
 const VARIABLES: [(&str, &str); 14] = [
@@ -60,8 +58,7 @@ pub fn run(words: &[String]) -> Done {
     let mut asked = Wishes::default();
     let line = slurm::command(words, OWN, &mut asked)?;
     if line.has("help") {
-        print(HELP)?;
-        return Ok(0);
+        return print_help("sbatch");
     }
     let rest = words.get(line.end..).unwrap_or_default();
     let asked = asked.or(of_variables("SBATCH_")?);

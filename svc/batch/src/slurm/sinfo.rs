@@ -7,7 +7,7 @@ use crate::common::{self, Done, date, now_s, print};
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
 
-const OPTIONS: &[Known] = &[
+pub(crate) const OPTIONS: &[Known] = &[
     ('a', "all", Nothing),
     ('d', "dead", Nothing),
     ('e', "exact", Nothing),

@@ -12,7 +12,7 @@ use crate::common::{self, Done, date, now_s, print};
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
 
-const OPTIONS: &[Known] = &[
+pub(crate) const OPTIONS: &[Known] = &[
     ('A', "account", Value),
     ('a', "all", Nothing),
     ('h', "noheader", Nothing),

@@ -15,8 +15,9 @@ use margay_sys_os::descriptor::{leave_open, replace_standard};
 use margay_sys_os::process::beside;
 use margay_sys_os::terminal::size;
 
+use super::print_help;
 use super::sbatch::of_variables;
-use crate::common::{Done, base_name, complain, print, user};
+use crate::common::{Done, base_name, complain, user};
 use crate::interactive::{self, Allocation, Outcome, Program};
 
 /// What `srun` has beside what a job asks for.
@@ -58,9 +59,6 @@ const OWN_ALLOCATION: &[Known] = &[
 /// How long a step waits between two looks for free slots.
 const PAUSE: Duration = Duration::from_millis(20);
 
-const HELP: &str = "Usage: srun [OPTIONS...] PROGRAM [ARGUMENTS...]\n\
-    Runs a program: in a job as a step of it, elsewhere in a job that it waits for. The options are Slurm's.\n";
-
 /// Runs `srun`.
 ///
 /// # Errors
@@ -69,8 +67,7 @@ pub fn srun(words: &[String]) -> Done {
     let mut asked = Wishes::default();
     let line = slurm::command(words, OWN, &mut asked)?;
     if line.has("help") {
-        print(HELP)?;
-        return Ok(0);
+        return print_help("srun");
     }
     for (name, why) in [
         ("jobid", "a step begins within its job"),
@@ -431,7 +428,10 @@ fn of_list(file: &str, rank: u32) -> Result<Vec<String>, String> {
 pub fn salloc(words: &[String]) -> Done {
     let mut asked = Wishes::default();
     let line = slurm::command(words, OWN_ALLOCATION, &mut asked)?;
-    for name in ["no-shell", "x11", "help"] {
+    if line.has("help") {
+        return print_help("salloc");
+    }
+    for name in ["no-shell", "x11"] {
         if line.has(name) {
             return Err(format!(
                 "--{name} is not supported; salloc [OPTIONS] [COMMAND] runs a command, or your shell, while it holds a job"
