@@ -32,6 +32,29 @@ fn commands_of_batch_systems_print_their_help() {
     assert_eq!(count, 24);
 }
 
+/// A job that uses more memory than it asked for is ended, and one that does not goes on.
+#[test]
+fn jobs_have_no_more_memory_than_they_ask_for() {
+    let queue = Queue::up(2);
+    let program = |mib: u32, then: &str| {
+        format!("exec python3 -c 'import time; x = bytearray({mib} << 20); {then}'")
+    };
+    let greedy = program(300, "time.sleep(1000)");
+    let greedy = queue.line(&["sbatch", "--parsable", "--mem=100M", "--wrap", &greedy]);
+    let modest = program(20, "time.sleep(2)");
+    let modest = queue.line(&["sbatch", "--parsable", "--mem=100M", "--wrap", &modest]);
+    queue.wait(&greedy);
+    queue.wait(&modest);
+    let state = |job: &str| queue.line(&["sacct", "-n", "-P", "-X", "-j", job, "-o", "state"]);
+    assert_eq!(state(&greedy), "OUT_OF_MEMORY");
+    assert_eq!(state(&modest), "COMPLETED");
+    let explain = run(queue
+        .prepared(stage().join("bin/margay"))
+        .args(["explain", &greedy]));
+    let text = said(&explain);
+    assert!(text.contains("and it asked for 100"), "{text}");
+}
+
 #[test]
 fn slurm_s_commands_submit_show_and_end_jobs() {
     let queue = Queue::up(4);

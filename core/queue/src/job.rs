@@ -34,6 +34,8 @@ pub enum End {
     Signal(i32),
     /// At its time limit.
     TimeLimit,
+    /// Its processes used more memory than it asked for.
+    MemoryLimit,
     /// By the user's wish.
     Cancelled,
     /// It could not be started.

@@ -207,7 +207,7 @@ fn state(detail: &Detail) -> (&'static str, &'static str) {
         (Phase::Running(_), _) => ("R", "Running"),
         (Phase::Ended(End::Exit(_) | End::Signal(_)), _) => ("C", "Completed"),
         (Phase::Ended(End::Cancelled), _) => ("CA", "Canceled"),
-        (Phase::Ended(End::TimeLimit), _) => ("RM", "Removed"),
+        (Phase::Ended(End::TimeLimit | End::MemoryLimit), _) => ("RM", "Removed"),
         (Phase::Ended(End::NotStarted), _) => ("NR", "Not Run"),
         (Phase::Ended(End::Lost), _) => ("X", "Rejected"),
         (_, Some(Cause::Held)) => ("H", "User Hold"),

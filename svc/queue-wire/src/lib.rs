@@ -238,6 +238,7 @@ pub fn state(phase: Phase) -> &'static str {
         Phase::Ended(End::Exit(0)) => "done",
         Phase::Ended(End::Exit(_) | End::Signal(_)) => "failed",
         Phase::Ended(End::TimeLimit) => "timeout",
+        Phase::Ended(End::MemoryLimit) => "out-of-memory",
         Phase::Ended(End::Cancelled) => "cancelled",
         Phase::Ended(End::NotStarted) => "not-started",
         Phase::Ended(End::Lost) => "lost",

@@ -50,6 +50,9 @@ pub struct JobOrder {
     pub shell: Option<String>,
     pub is_append: bool,
     pub limit_s: Option<u64>,
+    /// What its processes may use together, in MiB.
+    #[serde(default)]
+    pub memory_mib: Option<u64>,
     pub warning: Option<Warning>,
     /// The lines of the file of nodes.
     pub nodes: String,

@@ -253,6 +253,7 @@ pub fn job_order(
         shell: wishes.shell.clone().filter(|shell| shell.starts_with('/')),
         is_append: wishes.output.is_append,
         limit_s: entry.job.limit_s,
+        memory_mib: Some(entry.job.memory_mib).filter(|&mib| mib > 0),
         warning: wishes.warning,
         nodes: format!("{host}\n").repeat(wishes.size.tasks().min(slots) as usize),
     }

@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 use margay_core_queue::{End, shown};
 use margay_svc_queue_wire::{Bytes, Usage};
 use margay_sys_os::descriptor::{FileLimit, PollSet};
+use margay_sys_os::memory;
 use margay_sys_os::process::{
     Reaped, ReapedUsage, Start, Starter, Step, StringArray, become_subreaper, descendants,
-    kill_descendants_counted, lead_session,
+    descendants_of, kill_descendants_counted, lead_session,
 };
 use margay_sys_os::signal::{
     self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SignalFd, SignalSet,
@@ -41,6 +42,9 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// How long the kernel may take to end what was killed.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How often it is seen how much memory a job uses, where it has a limit.
+const LOOK_AT_MEMORY: Duration = Duration::from_millis(500);
 
 /// How often, and how long, a disk that is full is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -261,6 +265,41 @@ fn start(folder: &JobFolder, order: &JobOrder) -> Result<u32, String> {
     })
 }
 
+/// Looks how much memory the processes of a job use.
+struct MemoryWatch {
+    limit_mib: u64,
+    /// When it looks next, since the job's beginning.
+    next: Duration,
+    most_mib: u64,
+}
+
+impl MemoryWatch {
+    fn new(limit_mib: u64) -> MemoryWatch {
+        MemoryWatch {
+            limit_mib,
+            next: LOOK_AT_MEMORY,
+            most_mib: 0,
+        }
+    }
+
+    /// Whether the job uses more than it may, if it is time to look.
+    fn is_exceeded(&mut self, passed: Duration) -> bool {
+        if passed < self.next {
+            return false;
+        }
+        self.next = passed + LOOK_AT_MEMORY;
+        let all = descendants_of(std::process::id());
+        let resident: u64 = all.iter().map(|&pid| memory::resident_bytes(pid)).sum();
+        // What several processes share counts several times there, and once here.
+        let used = match resident >> 20 > self.limit_mib {
+            true => all.iter().map(|&pid| memory::proportional_bytes(pid)).sum(),
+            false => resident,
+        };
+        self.most_mib = self.most_mib.max(used.div_ceil(1 << 20));
+        self.most_mib > self.limit_mib
+    }
+}
+
 /// Sends all processes of the job a signal, the first one first.
 fn to_all(process: u32, number: i32) {
     let _ = signal::send(process, number);
@@ -286,6 +325,7 @@ fn watch(
         let at = limit?.checked_sub(Duration::from_secs(warning.before_s))?;
         Some((at, warning))
     });
+    let mut memory = order.memory_mib.map(MemoryWatch::new);
     // What ends it, and when those that do not listen are killed.
     let mut ending: Option<(End, Duration)> = None;
     let status = loop {
@@ -306,6 +346,12 @@ fn watch(
         if ending.is_none() && limit.is_some_and(|limit| passed >= limit) {
             ending = Some(begin_end(process, End::TimeLimit, passed));
         }
+        if let Some(memory) = memory.as_mut().filter(|_| ending.is_none())
+            && memory.is_exceeded(passed)
+        {
+            // Those that need it are killed at once: the machine's memory is at stake.
+            ending = Some((End::MemoryLimit, passed));
+        }
         if ending.is_some_and(|(_, at)| passed >= at) {
             break None;
         }
@@ -313,6 +359,7 @@ fn watch(
             ending.map(|ending| ending.1),
             limit.filter(|_| ending.is_none()),
             warning.map(|warning| warning.0),
+            (memory.as_ref().filter(|_| ending.is_none())).map(|memory| memory.next),
         ];
         let next = next.into_iter().flatten().min();
         hearing.wait(next.map(|at| at.saturating_sub(passed) + Duration::from_millis(1)));
@@ -342,7 +389,8 @@ fn watch(
         (None, Some(code)) => End::Exit(code),
         (None, None) => End::Signal(signal.unwrap_or(0)),
     };
-    let note = note_of(end, order, are_gone);
+    let most_mib = memory.map_or(0, |memory| memory.most_mib);
+    let note = note_of(end, order, most_mib, are_gone);
     (end, note, are_gone)
 }
 
@@ -362,9 +410,13 @@ fn begin_end(process: u32, end: End, passed: Duration) -> (End, Duration) {
 }
 
 /// What is said of an end, beside what kind it is.
-fn note_of(end: End, order: &JobOrder, are_gone: bool) -> String {
+fn note_of(end: End, order: &JobOrder, most_mib: u64, are_gone: bool) -> String {
     let mut note = match (end, order.limit_s) {
         (End::TimeLimit, Some(limit)) => format!("its time limit of {} was over", shown(limit)),
+        (End::MemoryLimit, _) => format!(
+            "its processes used {most_mib} MiB of memory and it asked for {}; ask for more (--mem)",
+            order.memory_mib.unwrap_or(0)
+        ),
         (End::Signal(number), _) => {
             let (name, meaning) = signal::describe(number);
             format!("ended by {name} ({meaning})")

@@ -46,6 +46,21 @@ pub fn address_space_left() -> Option<u64> {
     Some(limit.saturating_sub(meminfo(&status, "VmSize:")?))
 }
 
+/// Bytes of memory that a process has now, shared ones included; 0 when it has ended.
+#[must_use]
+pub fn resident_bytes(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    meminfo(&status, "VmRSS:").unwrap_or(0)
+}
+
+/// The same, with its share of what several processes have; where the system does not say that, all
+/// of what it has.
+#[must_use]
+pub fn proportional_bytes(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    meminfo(&text, "Pss:").unwrap_or_else(|| resident_bytes(pid))
+}
+
 /// How many mappings this process may still make; none when the system does not tell.
 #[must_use]
 pub fn mappings_left() -> Option<u64> {

@@ -350,7 +350,7 @@ fn attributes(line: &Line<'_>, host: &str) -> Vec<(String, String)> {
         let status = match end {
             End::Exit(code) => code,
             End::Signal(signal) => 256 + signal,
-            End::TimeLimit | End::Cancelled => 271,
+            End::TimeLimit | End::MemoryLimit | End::Cancelled => 271,
             End::NotStarted => -1,
             End::Lost => -11,
         };

@@ -19,6 +19,7 @@ pub fn state(phase: Phase) -> (&'static str, &'static str) {
         Phase::Ended(End::Exit(0)) => ("COMPLETED", "CD"),
         Phase::Ended(End::Exit(_) | End::Signal(_) | End::NotStarted) => ("FAILED", "F"),
         Phase::Ended(End::TimeLimit) => ("TIMEOUT", "TO"),
+        Phase::Ended(End::MemoryLimit) => ("OUT_OF_MEMORY", "OOM"),
         Phase::Ended(End::Cancelled) => ("CANCELLED", "CA"),
         Phase::Ended(End::Lost) => ("NODE_FAIL", "NF"),
     }
@@ -76,6 +77,7 @@ pub fn is_state_name(word: &str) -> bool {
 pub fn reason(detail: &Detail) -> &'static str {
     match (detail.row.phase, detail.cause) {
         (Phase::Ended(End::TimeLimit), _) => "TimeLimit",
+        (Phase::Ended(End::MemoryLimit), _) => "OutOfMemory",
         (Phase::Ended(End::Exit(code)), _) if code != 0 => "NonZeroExitCode",
         (Phase::Ended(End::Signal(_)), _) => "RaisedSignal",
         (Phase::Ended(End::NotStarted), _) => "JobLaunchFailure",
@@ -101,6 +103,7 @@ pub fn exit(phase: Phase) -> String {
         Phase::Ended(End::Exit(code)) => format!("{code}:0"),
         Phase::Ended(End::Signal(signal)) => format!("0:{signal}"),
         Phase::Ended(End::TimeLimit | End::Cancelled) => "0:15".into(),
+        Phase::Ended(End::MemoryLimit) => "0:125".into(),
         Phase::Ended(End::NotStarted | End::Lost) => "1:0".into(),
         _ => "0:0".into(),
     }

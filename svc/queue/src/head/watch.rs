@@ -200,7 +200,7 @@ impl Head {
             End::Cancelled => return self.folder(id).is_preempted(),
             End::Lost | End::NotStarted => entry.is_requeued,
             End::Exit(code) => entry.requeue_codes.contains(&code),
-            End::Signal(_) | End::TimeLimit => false,
+            End::Signal(_) | End::TimeLimit | End::MemoryLimit => false,
         };
         wishes && entry.runs < MOST_RUNS
     }
