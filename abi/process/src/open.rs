@@ -232,7 +232,13 @@ fn on_hosts(
     let platform = margay_net_hosts::platform(segment, me, thresholds, how, socket)
         .map_err(OpenError::Hosts)?;
     let peers = &platform.peers;
-    let policy = Policy::new(peers.sharers(me), peers.cores().max(1));
+    let (sharers, cores) = (peers.sharers(me), peers.cores().max(1));
+    let is_here = |&rank: &u32| peers.host(rank) == peers.host(me);
+    let here = (0..peers.size()).filter(is_here).count() as u32;
+    let policy = match sharers > cores && sharers > here {
+        true => Policy::OVERSUBSCRIBED_BY_HOSTS,
+        false => Policy::new(sharers, cores),
+    };
     monitor.tuning.suggest_policy(policy);
     Ok(Rank::new(platform, monitor))
 }

@@ -33,6 +33,15 @@ impl Policy {
         sleep_after_ns: 400_000,
     };
 
+    /// For hosts that are containers of one machine and share its cores, too few for all ranks: the
+    /// ranks of each host are a group of their own to the scheduler, and a yield does not leave the
+    /// group. A rank of another host gets the core when this one sleeps.
+    pub const OVERSUBSCRIBED_BY_HOSTS: Policy = Policy {
+        spins: 1,
+        yield_after_ns: 0,
+        sleep_after_ns: 0,
+    };
+
     /// Under contention. A yield forfeits a turn to all other processes (as the kernel's fair
     /// scheduler implements it), a sleep frees the core and keeps the turn: the wake brings the
     /// rank back at once.
