@@ -16,6 +16,7 @@
 //!             1 word:  a number that only hosts with the same cores have in common
 //! per rank    1 word: host | port << 32
 //!             1 word: 0, or 1 + the rank to which the link is lost | error number << 32
+//!                     (-2: not lost, but what takes its connections has not answered for long)
 //!             1 word: what its host has reported: process | what it does << 32 | at rest << 40
 //!                     | computes << 41
 //!             1 word: CPU time in milliseconds | core << 48
@@ -39,6 +40,10 @@ const NAME: usize = NAME_BYTES / 8;
 const CORES: usize = NAME + 1 + 2 * MOST_ADDRESSES;
 const PER_HOST: usize = CORES + 1;
 const PER_RANK: usize = 4;
+
+/// Instead of an error number: the link is not lost, but what takes the connections to that rank
+/// has not answered for long. The rank may compute, or another program has its address.
+pub const UNANSWERED: i32 = -2;
 
 /// The number of bytes of a job's secret.
 pub const SECRET: usize = 32;
@@ -258,7 +263,9 @@ impl<'a> Table<'a> {
         if let Some(at) = self.rank_at(rank) {
             let word = (u64::from(to) + 1) | u64::from(errno as u32) << 32;
             let cell = &self.words[at + rank as usize * PER_RANK + 1];
-            let _ = cell.compare_exchange(0, word, Ordering::Release, Ordering::Relaxed);
+            let is_minor = |before: u64| before == 0 || (before >> 32) as i32 == UNANSWERED;
+            let enter = |before| is_minor(before).then_some(word);
+            let _ = cell.try_update(Ordering::Release, Ordering::Relaxed, enter);
         }
     }
 
@@ -369,6 +376,12 @@ mod tests {
         assert_eq!(table.take_lost_link(2), None);
         table.lose_link(2, 0, 113);
         assert_eq!(table.take_lost_link(2), Some((0, 113)));
+        table.lose_link(2, 1, UNANSWERED);
+        table.lose_link(2, 0, 113);
+        table.lose_link(2, 1, UNANSWERED);
+        assert_eq!(table.take_lost_link(2), Some((0, 113)), "a loss counts");
+        table.lose_link(2, 1, UNANSWERED);
+        assert_eq!(table.take_lost_link(2), Some((1, UNANSWERED)));
         assert!(Table::read(&note[..note.len() - 1]).is_none());
         let alike = hosts.map(|host| Host { cores: 3, ..host });
         let table = Table::write(&note, &secret, (1, false), &alike, &locations);

@@ -16,7 +16,7 @@ use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 
-use margay_core_registry::hosts::{KEY, Table};
+use margay_core_registry::hosts::{KEY, Table, UNANSWERED};
 use margay_net_platform::{Attention, Platform, SystemClock};
 use margay_net_shm::{SegmentPeers, Shm};
 pub use margay_net_tcp::OnLost;
@@ -68,14 +68,19 @@ pub fn platform(
         says_goodbye: false,
     };
     let lost = note.clone();
-    let on_lost: OnLost = watched.unwrap_or_else(|| {
-        Box::new(move |rank, errno| {
-            if let Some(table) = Table::read(&lost).filter(|_| errno != 0) {
-                table.lose_link(me, rank, errno);
-            }
-        })
-    });
-    let tcp = Tcp::new(wiring, Arc::new(SystemClock), on_lost)?;
+    // Where agents watch, the launcher's host hears of it and knows what the others do.
+    let has_agent = watched.is_none();
+    let enter = move |rank, errno| {
+        if let Some(table) = Table::read(&lost).filter(|_| errno != 0) {
+            table.lose_link(me, rank, errno);
+        }
+    };
+    let unanswered = enter.clone();
+    let on_lost = watched.unwrap_or_else(|| Box::new(enter));
+    let mut tcp = Tcp::new(wiring, Arc::new(SystemClock), on_lost)?;
+    if has_agent {
+        tcp.report_unanswered(Box::new(move |rank| unanswered(rank, UNANSWERED)));
+    }
     let attention = Attention::default();
     let wake_up = HostsWakeUp::new(segment, me, &tcp, attention.clone())?;
     let peers = SegmentPeers::of(segment);

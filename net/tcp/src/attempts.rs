@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::connect::{ECONNREFUSED, ETIMEDOUT, Reached};
 use crate::link::Link;
 use crate::seal::Seals;
-use crate::{ATTEMPT_NS, AWAY_NS, GIVE_UP_NS, HELD_NS, PAUSE_NS, State, Tcp};
+use crate::{ATTEMPT_NS, AWAY_NS, CHECK_NS, GIVE_UP_NS, HELD_NS, PAUSE_NS, State, Tcp};
 
 impl Tcp {
     /// Goes on with the attempts to reach others.
@@ -22,6 +22,15 @@ impl Tcp {
                         Reached::NotYet if attempt.is_taken() || now - began < ATTEMPT_NS => {
                             if attempt.is_taken() && now - began >= HELD_NS {
                                 peer.failing_ns = 0;
+                            }
+                            let is_due = now - peer.since_ns >= GIVE_UP_NS
+                                && now - peer.reported_ns >= CHECK_NS;
+                            if let Some(on_unanswered) = &self.on_unanswered
+                                && attempt.is_taken()
+                                && is_due
+                            {
+                                peer.reported_ns = now;
+                                on_unanswered(rank);
                             }
                             self.trying.push(rank);
                             continue;
@@ -44,6 +53,7 @@ impl Tcp {
                         Reached::Refused => {
                             // It is reached, and comes itself.
                             peer.failing_ns = 0;
+                            peer.since_ns = now;
                             (PAUSE_NS, 0)
                         }
                         Reached::Failed(errno) => (PAUSE_NS, errno),
@@ -86,6 +96,7 @@ impl Tcp {
             if peer.failing_ns != 0 {
                 peer.failing_ns = (peer.failing_ns + away).min(now);
             }
+            peer.since_ns = (peer.since_ns + away).min(now);
             if let State::Trying(attempt) = &mut peer.state {
                 attempt.began_ns = (attempt.began_ns + away).min(now);
             }

@@ -104,6 +104,11 @@ pub type OnLost = Box<dyn Fn(u32, i32) + Send>;
 /// Instead of a number of the system: the rank has left.
 pub const GOODBYE: i32 = -1;
 
+/// Called, once a second, with each rank that cannot be reached although something takes the
+/// connections to it, and has done so for [`SILENCE`]: the rank computes and has not looked yet, or
+/// another program has its address. Only who knows what the rank does can tell.
+pub type OnUnanswered = Box<dyn Fn(u32) + Send>;
+
 /// One rank's connections.
 // Fields: who the rank is, its sockets, the lists by which it finds those that need something, and
 // what it was handed.
@@ -132,6 +137,7 @@ pub struct Tcp {
     checked_ns: u64,
     scratch: Vec<u8>,
     on_lost: OnLost,
+    on_unanswered: Option<OnUnanswered>,
     soon: Arc<AtomicU64>,
 }
 
@@ -142,6 +148,10 @@ struct Peer {
     queue: Queue,
     /// Since when it cannot be reached, 0 for not at all.
     failing_ns: u64,
+    /// Since when there has been no connection although one is wanted, 0 for not at all.
+    since_ns: u64,
+    /// When it was reported last that nothing answers.
+    reported_ns: u64,
 }
 
 enum State {
@@ -170,6 +180,8 @@ impl Tcp {
             state: State::Idle,
             queue: Queue::default(),
             failing_ns: 0,
+            since_ns: 0,
+            reported_ns: 0,
         };
         Ok(Tcp {
             me: wiring.me,
@@ -191,6 +203,7 @@ impl Tcp {
             checked_ns: 0,
             scratch: Vec::new(),
             on_lost,
+            on_unanswered: None,
             soon: Arc::new(AtomicU64::new(0)),
         })
     }
@@ -206,6 +219,11 @@ impl Tcp {
     #[must_use]
     pub fn soon(&self) -> Arc<AtomicU64> {
         self.soon.clone()
+    }
+
+    /// Has [`OnUnanswered`] called.
+    pub fn report_unanswered(&mut self, on_unanswered: OnUnanswered) {
+        self.on_unanswered = Some(on_unanswered);
     }
 
     /// Has the rank sleep no longer than this number says, which another transport of the rank sets
@@ -239,6 +257,9 @@ impl Tcp {
         let peer = &mut self.peers[to as usize];
         if peer.failing_ns == 0 {
             peer.failing_ns = now.max(1);
+        }
+        if peer.since_ns == 0 {
+            peer.since_ns = now.max(1);
         }
         let addresses = peer.addresses.iter();
         let addresses = addresses.map(|&ip| SocketAddr::new(ip, peer.port));
@@ -275,6 +296,7 @@ impl Tcp {
     fn raise(&mut self, rank: u32, mut link: Link) {
         let peer = &mut self.peers[rank as usize];
         peer.failing_ns = 0;
+        peer.since_ns = 0;
         if self.encrypts {
             peer.queue.seal(&mut link);
         }

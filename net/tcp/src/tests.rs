@@ -340,6 +340,41 @@ fn ranks_that_compute_for_long_are_not_lost() {
     }
 }
 
+/// What takes connections and never answers is reported as long as it does so, and not before: it
+/// may be the rank, which computes. A rank that was away itself says nothing of the others.
+#[test]
+fn what_never_answers_is_reported() {
+    let clock = Arc::new(Hand(AtomicU64::new(1)));
+    let (mut ranks, lost) = job_at(2, |_| [5; 32], false, clock.clone());
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let (own, at) = (reports.clone(), clock.clone());
+    ranks[0].report_unanswered(Box::new(move |rank| {
+        own.lock()
+            .unwrap()
+            .push((rank, at.now_ns() / 1_000_000_000));
+    }));
+    let mut sinks = sinks(2);
+    assert!(short(&mut ranks[0], 1, 0));
+    let mut pass = |ranks: &mut [Tcp], seconds: u32| {
+        for _ in 0..50 * seconds {
+            clock.0.fetch_add(20_000_000, Ordering::Relaxed);
+            ranks[0].poll(&mut sinks[0], 1);
+        }
+    };
+    pass(&mut ranks, 7);
+    assert!(reports.lock().unwrap().is_empty());
+    clock.0.fetch_add(3_600_000_000_000, Ordering::Relaxed);
+    pass(&mut ranks, 4);
+    let all = std::mem::take(&mut *reports.lock().unwrap());
+    assert_eq!(all.len(), 3, "once a second: {all:?}");
+    assert!(all.iter().all(|&(rank, _)| rank == 1));
+    turn(&mut ranks, &mut self::sinks(2), |sinks| {
+        sinks[1].next[0] == 1
+    });
+    pass(&mut ranks, 20);
+    assert!(reports.lock().unwrap().is_empty() && lost.lock().unwrap().is_empty());
+}
+
 /// Two addresses of which one leads to another rank's port, as where every host has a bridge of the
 /// same address: the proof finds the right one.
 #[test]

@@ -4,8 +4,12 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use margay_core_registry::hosts::{self, Table, UNANSWERED};
+use margay_job_observe::state::Activity;
+use margay_sys_os::clock;
+
 use super::super::mirror::Ended;
-use super::super::wire::{Writer, kind};
+use super::super::wire::{self, Writer, kind};
 use super::Relay;
 
 /// A rank cannot reach another one.
@@ -115,6 +119,24 @@ impl Relay {
         }
     }
 
+    /// Whether a rank has waited in the library for so long that it would have answered who
+    /// connects to it. One that computes does not, and one that is stopped does not.
+    fn would_answer(&self, rank: u32) -> bool {
+        let now = clock::now_ns();
+        let note = self.segment.note(0, hosts::KEY);
+        let report = note.and_then(|note| Table::read(&note)?.reported(rank));
+        let is_stopped = report.is_none_or(|r| r.activity == Activity::Stopped.number());
+        let waits = self.segment.registry().waits(rank);
+        let lasts = |since_ns: u64| now.saturating_sub(since_ns) >= 1_000_000 * wire::SILENCE_MS;
+        !is_stopped && waits.listed.iter().any(|wait| lasts(wait.since_ns))
+    }
+
+    fn addresses_of(&self, host: usize) -> String {
+        let addresses = self.hosts[host].addresses.iter();
+        let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
+        addresses.join(", ")
+    }
+
     /// A rank cannot reach another one. That one's end may be on its way to us, and others may not
     /// have noticed yet which host it is that is cut off.
     pub(super) fn note_lost(&mut self, rank: u32, to: u32, errno: i32) {
@@ -122,14 +144,27 @@ impl Relay {
         let (Some(here), Some(there)) = (at(rank), at(to)) else {
             return;
         };
-        let error = io::Error::from_raw_os_error(errno);
         let name = |at: usize| &self.hosts[at].host;
-        let text = format!(
-            "rank {rank} on host {} cannot reach rank {to} on host {} ({error}): a firewall between the hosts (-port-range \
-             names the ports), or the network is down",
+        let pair = format!(
+            "rank {rank} on host {} cannot reach rank {to} on host {}",
             name(here),
             name(there)
         );
+        let text = match errno {
+            UNANSWERED if !self.would_answer(to) => return,
+            UNANSWERED => format!(
+                "{pair}: something else takes the connections to one of its addresses ({}) and does not answer, and the \
+                 others cannot be reached: a firewall between the hosts (-port-range names the ports), or an address that \
+                 several hosts have",
+                self.addresses_of(there)
+            ),
+            errno => {
+                let error = io::Error::from_raw_os_error(errno);
+                format!(
+                    "{pair} ({error}): a firewall between the hosts (-port-range names the ports), or the network is down"
+                )
+            }
+        };
         let pause_s = if self.is_tolerant { 3 } else { 1 };
         self.lost.push(LostLink {
             until: Instant::now() + Duration::from_secs(pause_s),
