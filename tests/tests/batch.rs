@@ -18,6 +18,10 @@ fn commands_of_batch_systems_print_their_help() {
     let mut count = 0;
     for name in names {
         let name = name.into_string().unwrap();
+        // The Paragon's commands for partitions are in the same folder.
+        if name.ends_with("part") || name == "pexec" {
+            continue;
+        }
         let output = run(margay_tests::command(folder.join(&name), 20).arg("--help"));
         let text = said(&output);
         assert!(output.status.success(), "{name}: {text}");

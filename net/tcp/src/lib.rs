@@ -105,7 +105,7 @@ pub type OnLost = Box<dyn Fn(u32, i32) + Send>;
 pub const GOODBYE: i32 = -1;
 
 /// Called, once a second, with each rank that cannot be reached although something takes the
-/// connections to it, and has done so for [`SILENCE`]: the rank computes and has not looked yet, or
+/// connections to it, and has done so for 8 seconds: the rank computes and has not looked yet, or
 /// another program has its address. Only who knows what the rank does can tell.
 pub type OnUnanswered = Box<dyn Fn(u32) + Send>;
 
