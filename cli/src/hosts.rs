@@ -68,6 +68,8 @@ impl HostList {
             shell,
             ports,
             encrypts: false,
+            deals: false,
+            stages: false,
         }
     }
 

@@ -1,14 +1,17 @@
 //! The job that parsed options describe.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use margay_job_launch::machine;
-use margay_job_launch::plan::{Binding, Hosts, Inherit, Job, Program, TimeLimit, Unit};
+use margay_job_launch::plan::{Binding, Hosts, Inherit, Job, Program, TimeLimit};
 use margay_job_launch::turns::{Turns, Wanted};
 use margay_sys_os::cpu;
 
 use crate::hosts::HostList;
+use crate::load::by_load;
+use crate::mapping::MapBy;
 use crate::options::{PlacementOptions, RunOptions};
 use crate::trace;
 use crate::values::{CoreList, Names, NodeList, OutputOption, seconds};
@@ -116,6 +119,7 @@ fn of_segments(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
             directory: options.directory,
             inherit,
             environment,
+            file: None,
         });
         let streams = options.streams;
         job.stdin = streams.stdin.unwrap_or(job.stdin);
@@ -227,15 +231,15 @@ fn on_hosts(job: &mut Job, named: &mut Named, options: &mut RunOptions) -> Resul
     let Some(list) = &named.list else {
         return Ok(());
     };
-    // `-map-by ppr:N:node` is how Open MPI says it.
-    let map = options.placement.map_by.as_ref().and_then(|map| map.per);
-    let per_host = match map {
-        Some((ranks, Unit::Host)) => {
-            options.placement.map_by = None;
-            options.ppn.or(Some(ranks))
-        }
-        _ => options.ppn,
-    };
+    // `-map-by ppr:N:node` is how Open MPI says it. The hosts are taken to be like this one.
+    let parts = |unit| machine::parts(unit, &cpu::affinity(), machine::read).len();
+    let map = options.placement.map_by.as_mut();
+    let per_host = map.and_then(|map| {
+        let ranks = map.most_ranks(parts);
+        map.per = None;
+        ranks
+    });
+    let per_host = options.ppn.or(per_host);
     let is_first = job.hosts.is_none();
     if is_first {
         let shell = match options.remote_shell.as_deref().map(str::split_whitespace) {
@@ -247,9 +251,25 @@ fn on_hosts(job: &mut Job, named: &mut Named, options: &mut RunOptions) -> Resul
                 "-launcher-exec: it names no command; write: -launcher-exec 'ssh -x'".into(),
             );
         }
-        let hosts = list.hosts(per_host, shell, options.ports);
+        let mut hosts = list.hosts(per_host, shell, options.ports);
+        if options.least_loaded {
+            if named.differ {
+                return Err(
+                    "-least-loaded is for one list of hosts, and programs name several".into(),
+                );
+            }
+            let (list, lines) = by_load(hosts.list, &hosts.shell)?;
+            hosts.list = list;
+            for line in lines {
+                let _ = writeln!(std::io::stderr(), "{}: {line}", job.launcher);
+            }
+        }
+        let maps = [&options.placement.map_by, &options.placement.rank_by];
+        let deals = |map: &Option<MapBy>| map.as_ref().is_some_and(|map| map.is_by_host);
         job.hosts = Some(Hosts {
             encrypts: options.encrypt,
+            stages: options.stage,
+            deals: maps.into_iter().any(deals),
             ..hosts
         });
     }

@@ -15,7 +15,7 @@ use margay_cli::part_options::{NAMES, with_two_dashes};
 use margay_cli::poe::{self, Jobs, PoeOptions};
 use margay_cli::{
     account, allocation, bench, check, completions, fortran, job, job_files, live, mesh_live, omp,
-    part, pfs, queue, single_dash, threads_view, trace, why_view,
+    part, pfs, queue, single_dash, system, threads_view, trace, why_view,
 };
 use margay_job_launch::environment::{ENV_SIZE, ENV_SPAWN};
 use margay_job_launch::hosts::agent;
@@ -223,6 +223,13 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         Subcommand::Top(_) | Subcommand::Slurm(_) | Subcommand::Pbs(_) | Subcommand::Ll(_) => {
             return report("margay", &queue::other_system(arguments), 1);
         }
+        Subcommand::Ps(_) | Subcommand::Kill(_) => {
+            return report("margay", &system::run(arguments), 1);
+        }
+        Subcommand::Make(options) => match system::make(&options) {
+            Ok(words) => return report("margay make", &system::run(&words), 1),
+            Err(text) => return report("margay make", &text, 2),
+        },
         Subcommand::Bench(_) => return report("margay bench", &bench::run(&arguments[1..]), 1),
         Subcommand::Omp(options) => {
             let failed = omp::run(&options);

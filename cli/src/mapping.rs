@@ -12,6 +12,8 @@ pub struct MapBy {
     pub per: Option<(u32, Unit)>,
     /// Consecutive ranks take turns among these parts.
     pub round: Option<Unit>,
+    /// They take turns among the hosts.
+    pub is_by_host: bool,
     /// Cores for each rank.
     pub cores: Option<u32>,
     /// Only these cores.
@@ -58,7 +60,7 @@ pub fn map_by(text: &str) -> Result<MapBy, String> {
         "" | "slot" | "core" | "hwthread" | "fill" | "span" | "object" => {}
         _ if first.starts_with("pe-list=") => modifier(&mut map, &lower_list(&lower))?,
         place => match unit(place) {
-            Some(Unit::Host) => {}
+            Some(Unit::Host) => map.is_by_host = true,
             Some(unit) => map.round = Some(unit),
             None => {
                 return Err(

@@ -15,6 +15,7 @@ use crate::queue_options::{
     AccountOptions, DownOptions, ExplainOptions, JobsOptions, OtherOptions, QueueOptions,
     SetOptions, SubmitOptions, TopOptions, UpOptions,
 };
+use crate::system_options::{KillOptions, MakeOptions, PsOptions};
 use crate::values::{
     CoreList, Names, NodeList, OutputOption, core_list, cores_each, gpus, names, node_list,
     on_deadlock, output, port_range, process_id, ranks, seconds, stdin_to,
@@ -96,6 +97,12 @@ pub enum Subcommand {
     /// Run a command of LoadLeveler on the queue: llsubmit, llq, llcancel, llhold, llstatus,
     /// llclass.
     Ll(OtherOptions),
+    /// List the processes of the jobs that were started here, on all of their hosts.
+    Ps(PsOptions),
+    /// Send jobs, or single ranks of theirs on any host, a signal.
+    Kill(KillOptions),
+    /// Run GNU make, with its jobs on several hosts.
+    Make(MakeOptions),
     /// Run an OpenMP program built by gcc, gfortran, clang or flang on Margay's threads.
     Omp(OmpOptions),
     /// Show the teams of a running OpenMP program: which members run, and what the others wait for.
@@ -263,6 +270,15 @@ pub struct RunOptions {
     /// which comes last otherwise [default: ssh -x -o BatchMode=yes -o ConnectTimeout=10]
     #[arg(long = "launcher-exec", aliases = ["bootstrap-exec"], env = "MARGAY_RSH", value_name = "COMMAND", hide_env_values = true)]
     pub remote_shell: Option<String>,
+
+    /// Begin with the hosts that have least to do: all are asked for their load first
+    #[arg(long = "least-loaded")]
+    pub least_loaded: bool,
+
+    /// Send the programs to the hosts, which need not have them: they are in memory there, and gone
+    /// with the job
+    #[arg(long, aliases = ["preload-binary"])]
+    pub stage: bool,
 
     /// Encrypt what the ranks send from host to host
     #[arg(long)]

@@ -337,6 +337,7 @@ impl Jobs {
                 directory: None,
                 inherit: Inherit::All,
                 environment: environment.clone(),
+                file: None,
             })
         });
         let job = Job {

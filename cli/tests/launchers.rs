@@ -66,7 +66,6 @@ fn other_hosts_and_options_without_a_counterpart_are_refused_in_a_line() {
             "line 2: 'slots=x' has no number",
         ),
         ("-npernode 2 -n 4", "this host takes 2 of them"),
-        ("-H far-away -gpus", "works on one host only"),
         (
             "-H far-away -port-range 9:1",
             "this is not a range of ports",

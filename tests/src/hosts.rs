@@ -2,7 +2,7 @@
 //! shell" enters them.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -46,12 +46,24 @@ impl Hosts {
             );
             return None;
         }
-        let script = "#!/bin/sh\nhost=$1; shift\nexec ip netns exec \"$host\" unshare -u sh -c 'hostname \"$0\"; echo welcome to $0; exec sh -c \"$1\"' \"$host\" \"$*\"\n";
-        let shell = hosts.shell();
-        std::fs::write(&shell, script).expect("the folder takes files");
-        let mode = PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&shell, mode).expect("the file is ours");
+        hosts.write_shell(&hosts.shell(), "true");
         Some(hosts)
+    }
+
+    fn write_shell(&self, shell: &Path, first: &str) {
+        let script = format!(
+            "#!/bin/sh\nhost=$1; shift\nexec ip netns exec \"$host\" unshare -u sh -c 'hostname \"$0\"; echo welcome to $0; {first}; exec sh -c \"$1\"' \"$host\" \"$*\"\n"
+        );
+        std::fs::write(shell, script).expect("the folder takes files");
+        let mode = PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(shell, mode).expect("the file is ours");
+    }
+
+    /// A remote shell that runs a command first, in the mount namespace that the host has then.
+    pub fn shell_that(&self, first: &str) -> PathBuf {
+        let shell = self.folder.path().join("shell-that");
+        self.write_shell(&shell, first);
+        shell
     }
 
     fn plug(&self, host: u32) -> bool {
@@ -96,11 +108,25 @@ impl Hosts {
 
     /// The launcher on these hosts.
     pub fn mpiexec(&self, options: &str) -> Words {
+        self.mpiexec_by(&self.shell(), options)
+    }
+
+    /// The same with another remote shell.
+    pub fn mpiexec_by(&self, shell: &Path, options: &str) -> Words {
+        Words::default()
+            .and(stage().join("bin/mpiexec"))
+            .and_all("-timeout 100 -launcher-exec")
+            .and(shell)
+            .and_all(&format!("-host {} {options}", self.names()))
+    }
+
+    /// The launcher on some of these hosts, whose names are parted by commas.
+    pub fn mpiexec_on(&self, names: &str, options: &str) -> Words {
         Words::default()
             .and(stage().join("bin/mpiexec"))
             .and_all("-timeout 100 -launcher-exec")
             .and(self.shell())
-            .and_all(&format!("-host {} {options}", self.names()))
+            .and_all(&format!("-host {names} {options}"))
     }
 
     /// Runs a program of the shell on these hosts.

@@ -274,8 +274,6 @@ fn what_is_wrong_is_said_with_the_hosts_name() {
         );
         assert!(err(&output).contains(said), "{said}: {}", text(&output));
     }
-    let output = hosts.run("-gpus", "true");
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
 }
 
 /// A job of which each rank says that it runs, and then runs for long.

@@ -16,7 +16,7 @@ struct Program {
     about: Option<&'static str>,
 }
 
-const PROGRAMS: [Program; 5] = [
+const PROGRAMS: [Program; 7] = [
     Program {
         name: margay_svc_part::PROGRAM,
         run: margay_svc_part::main,
@@ -49,6 +49,22 @@ const PROGRAMS: [Program; 5] = [
         what: "traces and profiles, run by margay trace and mpiexec -trace",
         about: Some(
             "Records, reads and shows traces. `mpiexec -trace`, `margay trace` and `margay view` run it.",
+        ),
+    },
+    Program {
+        name: margay_svc_system::PROGRAM,
+        run: margay_svc_system::main,
+        what: "the hosts as one system, run by margay ps, kill and make",
+        about: Some(
+            "The processes of all hosts as those of one system. `margay ps`, `margay kill` and `margay make` run it.",
+        ),
+    },
+    Program {
+        name: margay_svc_system::SHELL,
+        run: margay_svc_system::shell,
+        what: "the shell of margay make",
+        about: Some(
+            "The shell of `margay make`: it runs a command on the next host that has a free place.",
         ),
     },
 ];

@@ -18,9 +18,13 @@ pub const TABLE: &[Foreign] = &[
     option(&["npernode", "N"], 1, By(translate::per_node)),
     option(&["npersocket"], 1, By(translate::per_socket)),
     option(&["pernode"], 0, Words(&["--map-by=ppr:1:node"])),
-    option(&["rr"], 0, Nothing),
     option(&["grr"], 1, Same("ppn")),
-    option(&["byslot", "bynode", "bycore", "loadbalance"], 0, Nothing),
+    option(&["byslot", "bycore"], 0, Nothing),
+    option(
+        &["rr", "bynode", "loadbalance"],
+        0,
+        Words(&["--map-by=node"]),
+    ),
     option(&["bysocket"], 0, Words(&["--map-by=socket"])),
     option(&["bind-to-core"], 0, Words(&["--bind=core"])),
     option(&["bind-to-socket"], 0, Words(&["--bind=socket"])),
@@ -222,7 +226,6 @@ pub const TABLE: &[Foreign] = &[
     option(
         &[
             "noprefix",
-            "preload-binary",
             "show-progress",
             "hetero-nodes",
             "hetero-apps",

@@ -75,6 +75,7 @@ const GIVEN: [&str; 3] = [DEVICES[0], DEVICES[1], DEVICES[3]];
 pub struct Devices {
     /// Variables, each with all the devices that it may name.
     lists: Vec<(&'static str, Vec<String>)>,
+    /// The ranks of this host.
     ranks: u32,
 }
 
@@ -103,17 +104,18 @@ pub fn of_rank((rank, local): (u32, u32), devices: &Devices) -> Vec<CString> {
     let locals = LOCAL_RANK.iter().map(|name| format!("{name}={local}"));
     let ranks = ranks.chain(locals);
     let devices = (devices.lists.iter())
-        .map(|(name, list)| format!("{name}={}", share(rank, devices.ranks, list).join(",")));
+        .map(|(name, list)| format!("{name}={}", share(local, devices.ranks, list).join(",")));
     ranks
         .chain(devices)
         .filter_map(|text| CString::new(text).ok())
         .collect()
 }
 
-/// Returns the devices of a rank: its share of them, or the one that it shares with other ranks.
-fn share(rank: u32, ranks: u32, devices: &[String]) -> &[String] {
+/// Returns the devices of a rank, by its number on its host: its share of them, or the one that it
+/// shares with other ranks.
+fn share(local: u32, ranks: u32, devices: &[String]) -> &[String] {
     let share = (devices.len() / ranks.max(1) as usize).max(1);
-    let first = (rank as usize * share) % devices.len();
+    let first = (local as usize * share) % devices.len();
     &devices[first..first + share]
 }
 

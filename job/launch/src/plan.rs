@@ -80,6 +80,10 @@ pub struct Hosts {
     pub ports: Option<(u16, u16)>,
     /// Whether packets between hosts are encrypted.
     pub encrypts: bool,
+    /// Consecutive ranks go to one host after the other, instead of filling the first one first.
+    pub deals: bool,
+    /// The programs are sent to the hosts, which need not have them.
+    pub stages: bool,
 }
 
 impl Hosts {
@@ -100,17 +104,11 @@ impl Hosts {
     /// When a list has no place for a rank.
     #[must_use]
     pub fn assign(&self, counts: &[u32]) -> (Vec<String>, Vec<u32>) {
-        fn spread(list: &[(String, u32)], ranks: u32) -> impl Iterator<Item = &String> {
-            let places = move || {
-                let all = list.iter();
-                all.flat_map(|(name, places)| std::iter::repeat_n(name, *places as usize))
-            };
-            assert!(places().next().is_some(), "hosts without places");
-            (0..)
-                .map_while(move |_| Some(places()))
-                .flatten()
-                .take(ranks as usize)
-        }
+        let spread = |list, ranks: u32| {
+            let places = self.in_order(list);
+            assert!(!places.is_empty(), "hosts without places");
+            places.into_iter().cycle().take(ranks as usize)
+        };
         let of_rank: Vec<&String> = if self.of_programs.is_empty() {
             spread(&self.list, counts.iter().sum()).collect()
         } else {
@@ -130,6 +128,16 @@ impl Hosts {
         });
         let numbers = numbers.collect();
         (names, numbers)
+    }
+
+    /// The host of each place of a list, in the order in which ranks get them.
+    fn in_order<'a>(&self, list: &'a [(String, u32)]) -> Vec<&'a String> {
+        let in_a_row = |(name, places): &'a (String, u32)| (0..*places).map(move |at| (at, name));
+        let mut places: Vec<_> = list.iter().flat_map(in_a_row).collect();
+        if self.deals {
+            places.sort_by_key(|&(at, _)| at);
+        }
+        places.into_iter().map(|(_, name)| name).collect()
     }
 }
 
@@ -233,6 +241,8 @@ pub struct Program {
     pub inherit: Inherit,
     /// Environment variables that are set in addition.
     pub environment: Vec<(OsString, OsString)>,
+    /// The file that is executed; none means that it is looked for by its name.
+    pub file: Option<PathBuf>,
 }
 
 /// What ranks get of the launcher's environment.
@@ -390,7 +400,9 @@ impl Job {
                 Self::MOST_RANKS
             )));
         }
-        if self.layout.no_oversubscription && total > usable_cores as u64 {
+        // Each of several hosts counts its own.
+        let counts_here = self.hosts.is_none();
+        if self.layout.no_oversubscription && counts_here && total > usable_cores as u64 {
             return Err(LaunchError::usage(format!(
                 "-nooversubscribe: {total} ranks are more than the {usable_cores} usable cores; start fewer, or leave the option out"
             )));
@@ -482,6 +494,7 @@ mod tests {
 
     fn job(ranks: &[Option<u32>]) -> Job {
         let program = |&ranks: &Option<u32>| Program {
+            file: None,
             ranks,
             command: "a.out".into(),
             arguments: vec!["-x".into()],
@@ -540,6 +553,9 @@ mod tests {
         assert_eq!(two.assign(&[3]), (own(&["a", "b"]), vec![0, 0, 1]));
         assert_eq!(two.assign(&[5]).1, [0, 0, 1, 0, 0]);
         assert_eq!(two.assign(&[1]), (own(&["a"]), vec![0]));
+        let mut dealt = hosts(&[("a", 3), ("b", 1), ("c", 2)]);
+        dealt.deals = true;
+        assert_eq!(dealt.assign(&[8]).1, [0, 1, 2, 0, 2, 0, 0, 1]);
         let again = hosts(&[("a", 1), ("b", 1), ("a", 1)]);
         assert_eq!(again.assign(&[3]), (own(&["a", "b"]), vec![0, 1, 0]));
         let mut apart = two.clone();

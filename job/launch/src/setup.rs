@@ -27,7 +27,7 @@ use crate::capture;
 use crate::environment::{self, Ties};
 use crate::frameworks::{self, Devices};
 use crate::guard::{self, Guard, Plan, ProgramStart, RankStart};
-use crate::hosts::{relay, task};
+use crate::hosts::relay;
 use crate::input::{self, Pump};
 use crate::ordered::Ordered;
 use crate::other_abi::Libraries;
@@ -266,7 +266,6 @@ fn start_on_hosts(
     (counts, places): (&[u32], &[(u32, u32)]),
     (parent, foreign): (Option<&str>, Vec<u32>),
 ) -> Result<Started, LaunchError> {
-    task::check(job)?;
     if job.recording.is_some() {
         return Err(LaunchError::usage(
             "-trace and -profile record jobs of one host; leave them or the hosts out",
@@ -363,7 +362,10 @@ fn wanted_signals() -> SignalSet {
     SignalSet::of(&wanted)
 }
 
-pub(crate) fn find_program(program: &Program) -> Result<std::path::PathBuf, LaunchError> {
+pub(crate) fn find_program(program: &Program) -> Result<PathBuf, LaunchError> {
+    if let Some(file) = &program.file {
+        return Ok(file.clone());
+    }
     let own = program.environment.iter().rev().find(|(n, _)| n == "PATH");
     let path = own
         .map(|(_, v)| v.clone())
@@ -385,7 +387,16 @@ pub(crate) fn explain_start(
     let error = io::Error::from_raw_os_error(errno);
     match step {
         Step::Execute => match find_program(program) {
-            Ok(path) => program::explain(&path, &error),
+            Ok(path) => {
+                // The user knows a file that was sent by its name.
+                let why = program::explain(&path, &error);
+                let (own, name) = (path.to_string_lossy(), program.command.to_string_lossy());
+                let message = match &program.file {
+                    Some(_) => why.message.replace(&*own, &name),
+                    None => why.message,
+                };
+                LaunchError { message, ..why }
+            }
             Err(error) => error,
         },
         Step::Directory => LaunchError::usage(format!(

@@ -13,18 +13,37 @@ pub(crate) fn lines(
 ) -> Vec<String> {
     let mut lines = Vec::new();
     if job.tell.allocation {
-        lines.push(allocation(job, cores));
+        lines.push(allocation(cores));
     }
     if job.tell.map {
         lines.extend(map(job, counts));
     }
     if job.report_bindings {
-        lines.extend(bindings(job, placement));
+        lines.extend(bindings(placement, 0..));
+    }
+    let named = lines.iter().map(|line| format!("{}: {line}", job.launcher));
+    named.collect()
+}
+
+/// The same of one of several hosts, where these ranks are. Which ranks are where is known without
+/// it.
+pub(crate) fn lines_of_host(
+    job: &Job,
+    ranks: impl Iterator<Item = u32>,
+    placement: &Placement,
+    cores: &Cores,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    if job.tell.allocation {
+        lines.push(allocation(cores));
+    }
+    if job.report_bindings {
+        lines.extend(bindings(placement, ranks));
     }
     lines
 }
 
-fn allocation(job: &Job, cores: &Cores) -> String {
+fn allocation(cores: &Cores) -> String {
     let Cores { mask, usable } = cores;
     let many = if mask.len() == 1 { "core" } else { "cores" };
     let quota = match usable {
@@ -32,8 +51,7 @@ fn allocation(job: &Job, cores: &Cores) -> String {
         _ => String::new(),
     };
     format!(
-        "{}: host {}: {many} {}{quota}; any number of ranks",
-        job.launcher,
+        "host {}: {many} {}{quota}; any number of ranks",
         host_name(),
         ranges(mask)
     )
@@ -51,26 +69,23 @@ fn map(job: &Job, counts: &[u32]) -> Vec<String> {
             };
             first += count;
             let command = program.command.to_string_lossy();
-            format!("{}: host {host}: {ranks}: {command}", job.launcher)
+            format!("host {host}: {ranks}: {command}")
         })
         .collect()
 }
 
-fn bindings(job: &Job, placement: &Placement) -> Vec<String> {
-    let name = &job.launcher;
-    if let Some(why) = &placement.unbound_because {
-        let many = match placement.cores.len() {
-            1 => "the rank is",
-            _ => "the ranks are",
-        };
-        return vec![format!("{name}: {many} not bound: {why}")];
-    }
+fn bindings(placement: &Placement, ranks: impl Iterator<Item = u32>) -> Vec<String> {
     let host = host_name();
-    let ranks = placement.cores.iter().enumerate();
-    ranks
-        .map(|(rank, cores)| {
-            let many = if cores.len() == 1 { "core" } else { "cores" };
-            format!("{name}: rank {rank} on {host}: {many} {}", ranges(cores))
-        })
-        .collect()
+    if let Some(why) = &placement.unbound_because {
+        let (many, are) = match placement.cores.len() {
+            1 => ("rank", "is"),
+            _ => ("ranks", "are"),
+        };
+        return vec![format!("the {many} on {host} {are} not bound: {why}")];
+    }
+    let line = |(rank, cores): (u32, &Vec<usize>)| {
+        let many = if cores.len() == 1 { "core" } else { "cores" };
+        format!("rank {rank} on {host}: {many} {}", ranges(cores))
+    };
+    ranks.zip(&placement.cores).map(line).collect()
 }

@@ -125,6 +125,19 @@ pub fn duplicate_above(fd: BorrowedFd<'_>, least: RawFd) -> io::Result<OwnedFd> 
     Ok(fcntl_dupfd_cloexec(fd, least)?)
 }
 
+/// An unnamed file in memory, for a program: it may be executed where the system knows such a
+/// permission.
+///
+/// # Errors
+/// When the system refuses.
+pub fn memory_program() -> io::Result<File> {
+    let name = c"margay-program";
+    let made = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::EXEC);
+    // Before Linux 6.3 every such file may be executed.
+    let made = made.or_else(|_| memfd_create(name, MemfdFlags::CLOEXEC));
+    Ok(made?.into())
+}
+
 /// Gives a descriptor up as if it were inherited: open, not close-on-exec, and nobody's until it is
 /// taken over by its number.
 ///
@@ -261,6 +274,19 @@ impl Outlet {
         let mut set = PollSet::default();
         let place = set.add_writable(self.file.as_fd());
         set.wait(Some(Duration::ZERO)).is_ok() && set.ready(place).writable
+    }
+}
+
+impl Outlet {
+    /// A second opening of the same pipe or terminal, for another process: its writes block. A
+    /// plain duplicate where that is refused.
+    ///
+    /// # Errors
+    /// When there is no descriptor left.
+    pub fn for_others(&self) -> io::Result<File> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let anew = File::options().write(true).open(path);
+        anew.or_else(|_| self.file.try_clone())
     }
 }
 

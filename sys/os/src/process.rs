@@ -20,7 +20,7 @@ pub use watch::{
     PidFd, ProcessFacts, Reaped, ReapedUsage, ThreadState, all_processes, can_see_processes,
     children, descendants, descendants_of, has_thread, is_alive, is_anothers, is_dumping_core,
     kill_descendants, kill_descendants_counted, others_of_this_program, reap, reap_one,
-    running_threads,
+    running_threads, unreaped_child,
 };
 
 /// The name of this host.

@@ -30,7 +30,7 @@ const ALIASES: [(&str, &[&str]); 6] = [
 ];
 
 /// Guides of the installed tree that say more about a command.
-const GUIDES: [(&str, &[&str]); 24] = [
+const GUIDES: [(&str, &[&str]); 27] = [
     ("margay-trace", &["docs/view.md"]),
     ("margay-view", &["docs/view.md"]),
     (
@@ -61,6 +61,9 @@ const GUIDES: [(&str, &[&str]); 24] = [
     ("margay-fortran", &["docs/fortran.md"]),
     ("margay-part", &["docs/partitions.md"]),
     ("margay-pfs", &["docs/pfs.md"]),
+    ("margay-ps", &["docs/hosts.md"]),
+    ("margay-kill", &["docs/hosts.md"]),
+    ("margay-make", &["docs/hosts.md"]),
     ("margay-up", &["docs/jobs.md"]),
     ("margay-down", &["docs/jobs.md"]),
     ("margay-submit", &["docs/jobs.md"]),

@@ -332,6 +332,22 @@ const PLACES: &[(&str, &str)] = &[
         "what watches over a job waits for its end, the time limit and signals; a full disk is tried again",
     ),
     (
+        "cli/src/load.rs",
+        "hosts are asked for their loads: descriptors, ten seconds at most",
+    ),
+    (
+        "svc/system/src/ps.rs",
+        "a command pauses between two looks at the jobs: a tenth of a second",
+    ),
+    (
+        "svc/system/src/make.rs",
+        "make's shell waits for its command",
+    ),
+    (
+        "svc/system/src/remote.rs",
+        "what runs a command on another host waits for it and for the end of the input: descriptors",
+    ),
+    (
         "svc/pfs/src/service.rs",
         "a command waits for the end of a rebuild and of a mount",
     ),

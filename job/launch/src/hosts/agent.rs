@@ -20,7 +20,9 @@ use margay_sys_shm::segment::ENV_PORT_RANGE;
 
 use super::asks::Asks;
 use super::local::{self, Input, Local, Output};
+use super::locations::decode_hosts;
 use super::mirror::{Ended, Reporter};
+use super::stage::Staged;
 use super::task::Task;
 use super::wire::{self, Broken, Incoming, MAGIC, Reader, Writer, kind};
 use crate::guard::{Command, Event};
@@ -67,6 +69,8 @@ pub fn serve() -> io::Result<()> {
 
 enum Stage {
     New,
+    /// Its programs come. The sockets listen.
+    Staging(Box<Task>, Vec<TcpListener>, Vec<Option<Staged>>),
     /// It listens, and waits for the other hosts.
     Ready(Box<Task>, Vec<TcpListener>),
     Running(Box<Task>, Local),
@@ -208,6 +212,10 @@ impl Agent {
                 let (hosts, locations) = decode_hosts(&mut from)?;
                 self.go(&hosts, &locations);
             }
+            kind::FILE => {
+                let (program, bytes) = (from.small::<usize>()?, from.bytes()?);
+                self.take_program(program, bytes);
+            }
             kind::SIGNAL => {
                 let signal = from.small::<i32>()?;
                 if let Stage::Running(_, local) = &mut self.stage {
@@ -282,9 +290,10 @@ impl Agent {
                 task.directory.display()
             ))
         });
+        let is_staged = task.staged.iter().all(|&length| length > 0);
         let has_own = task.job.programs.iter().all(|p| {
             p.directory.as_ref().is_some_and(|d| d.is_absolute())
-                && p.command.as_encoded_bytes().starts_with(b"/")
+                && (is_staged || p.command.as_encoded_bytes().starts_with(b"/"))
         });
         let listening = match entered {
             Err(error) if !has_own => Err(error),
@@ -294,6 +303,59 @@ impl Agent {
             Ok(listeners) => listeners,
             Err(error) => return self.fail(&error),
         };
+        let has_ranks = |program: usize| task.ranks.iter().any(|own| own.program == program);
+        let comes = |(program, &length): (usize, &u64)| {
+            let comes = length > 0 && has_ranks(program);
+            comes.then(|| Staged::new(length)).transpose()
+        };
+        match task.staged.iter().enumerate().map(comes).collect() {
+            Ok(staged) => self.stage = Stage::Staging(task, listeners, staged),
+            Err(error) => return self.fail(&cannot_stage(&error)),
+        }
+        self.get_ready();
+    }
+
+    /// Takes a piece of a program.
+    fn take_program(&mut self, program: usize, bytes: &[u8]) {
+        let Stage::Staging(task, _, staged) = &mut self.stage else {
+            return;
+        };
+        let Some(coming) = staged.get_mut(program) else {
+            return;
+        };
+        let added = coming.as_mut().map(|staged| staged.add(bytes));
+        match added.transpose() {
+            Ok(Some(Some(path))) => {
+                *coming = None;
+                task.job.programs[program].file = Some(path);
+                self.get_ready();
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.stage = Stage::New;
+                self.fail(&cannot_stage(&error));
+            }
+        }
+    }
+
+    /// Says that the ranks may start here, when all of their programs are there.
+    fn get_ready(&mut self) {
+        let (task, listeners) = match std::mem::replace(&mut self.stage, Stage::New) {
+            Stage::Staging(task, listeners, staged) if staged.iter().all(Option::is_none) => {
+                (task, listeners)
+            }
+            other => {
+                self.stage = other;
+                return;
+            }
+        };
+        // Before a rank starts anywhere.
+        let programs = task.job.programs.iter().enumerate();
+        let mut own =
+            programs.filter(|(program, _)| task.ranks.iter().any(|own| own.program == *program));
+        if let Some(error) = own.find_map(|(_, program)| setup::find_program(program).err()) {
+            return self.fail(&error);
+        }
         let mut ready = Writer::new(kind::READY);
         ready.bytes(host_name().as_bytes());
         let addresses = own_addresses();
@@ -316,7 +378,14 @@ impl Agent {
             Stage::Ready(task, listeners) => {
                 let agent = self.asks.as_ref().map(|asks| &asks.name[..]);
                 match local::start(&task, listeners, (hosts, locations), agent) {
-                    Ok(local) => self.stage = Stage::Running(task, local),
+                    Ok(local) => {
+                        for line in &local.lines {
+                            let mut said = Writer::new(kind::SAID);
+                            let said = said.bytes(line.as_bytes()).done();
+                            self.say(&said);
+                        }
+                        self.stage = Stage::Running(task, local);
+                    }
                     Err(error) => self.fail(&error),
                 }
             }
@@ -487,6 +556,12 @@ impl Agent {
     }
 }
 
+fn cannot_stage(error: &io::Error) -> LaunchError {
+    LaunchError::system(format!(
+        "-stage: cannot keep the program in memory: {error}; copy it to the host and leave -stage out"
+    ))
+}
+
 /// What [`read_output`] has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
@@ -567,69 +642,5 @@ fn write_input(input: &mut Input, writable: bool, said: &mut Vec<u8>) {
     }
     if input.is_over && input.waiting.is_empty() {
         input.pipe = None;
-    }
-}
-
-/// Writes the message with all hosts and the locations of all ranks.
-pub(super) fn encode_hosts(hosts: &[Host], locations: &[Location]) -> Vec<u8> {
-    let mut to = Writer::new(kind::GO);
-    to.number(hosts.len() as u64);
-    for host in hosts {
-        to.bytes(host.name.as_bytes());
-        to.number(host.addresses.len() as u64);
-        for address in &host.addresses {
-            to.bytes(address.to_string().as_bytes());
-        }
-        to.number(host.cores);
-    }
-    to.number(locations.len() as u64);
-    for location in locations {
-        to.number(u64::from(location.host) | u64::from(location.port) << 32);
-    }
-    to.done()
-}
-
-fn decode_hosts(from: &mut Reader<'_>) -> Result<(Vec<Host>, Vec<Location>), Broken> {
-    let hosts = (0..from.number()?).map(|_| {
-        let name = from.text()?;
-        let addresses = (0..from.number()?).map(|_| from.text()?.parse().map_err(|_| Broken));
-        Ok(Host {
-            name,
-            addresses: addresses.collect::<Result<_, Broken>>()?,
-            cores: from.number()?,
-        })
-    });
-    let hosts = hosts.collect::<Result<Vec<_>, Broken>>()?;
-    let locations = (0..from.number()?).map(|_| {
-        let word = from.number()?;
-        Ok(Location {
-            host: word as u32,
-            port: (word >> 32) as u16,
-        })
-    });
-    Ok((hosts, locations.collect::<Result<_, Broken>>()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts_and_locations_are_read_as_they_were_written() {
-        let hosts = [Host {
-            name: "a".into(),
-            addresses: vec!["10.1.2.3".parse().unwrap(), "::1".parse().unwrap()],
-            cores: 5,
-        }];
-        let locations = [Location {
-            host: 0,
-            port: 65_535,
-        }; 3];
-        let bytes = encode_hosts(&hosts, &locations);
-        let read = decode_hosts(&mut Reader(&bytes[5..])).unwrap();
-        assert_eq!((&read.0[..], &read.1[..]), (&hosts[..], &locations[..]));
-        for cut in 5..bytes.len() {
-            assert!(decode_hosts(&mut Reader(&bytes[5..cut])).is_err());
-        }
     }
 }

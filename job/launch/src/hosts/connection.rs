@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
 
+use super::stage::Sending;
 use super::wire::{self, Broken, Incoming};
 
 const READ_BYTES: usize = 64 << 10;
@@ -51,6 +52,7 @@ pub(super) struct Connection {
     complaint: Vec<u8>,
     incoming: Incoming,
     queue: Vec<u8>,
+    sending: Sending,
 }
 
 /// Places in a poll set.
@@ -72,7 +74,7 @@ pub(super) enum Heard {
 }
 
 impl Connection {
-    pub(super) fn new(host: String, mut child: Child) -> io::Result<Connection> {
+    pub(super) fn new(host: String, mut child: Child, sending: Sending) -> io::Result<Connection> {
         let own = |fd: OwnedFd| -> io::Result<File> {
             set_nonblocking(fd.as_fd())?;
             Ok(fd.into())
@@ -94,6 +96,7 @@ impl Connection {
             complaint: Vec::new(),
             incoming: Incoming::default(),
             queue: Vec::new(),
+            sending,
         })
     }
 
@@ -106,6 +109,21 @@ impl Connection {
         if self.is_there() {
             self.queue.extend_from_slice(message);
         }
+    }
+
+    /// Queues the next pieces of the programs that it gets, when it has taken those before.
+    ///
+    /// # Errors
+    /// In words, when one cannot be read.
+    pub(super) fn send_programs(&mut self) -> Result<(), String> {
+        // Not before there is somebody to take it.
+        while self.is_there() && self.stage > Stage::Starting {
+            match self.sending.next(self.queue.len())? {
+                Some(piece) => self.say(&piece),
+                None => break,
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn register(&self, poll: &mut PollSet) -> Places {
@@ -194,6 +212,16 @@ impl Connection {
         self.input = None;
         self.output = None;
         let _ = self.child.kill();
+    }
+
+    /// The process of its remote shell.
+    pub(super) fn shell(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Reaps the remote shell, which has ended.
+    pub(super) fn reap(&mut self) {
+        let _ = self.child.try_wait();
     }
 
     /// Says nothing more to it.

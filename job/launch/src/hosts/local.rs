@@ -19,10 +19,11 @@ use super::task::Task;
 use super::wire;
 use crate::binding::{Lease, place};
 use crate::environment::Ties;
-use crate::frameworks::Devices;
+use crate::frameworks::{self, Devices};
 use crate::guard::{self, Guard, Plan, RankStart};
 use crate::plan::{Binding, Job, LaunchError};
 use crate::setup;
+use crate::tell;
 
 /// Standard output or standard error of a rank.
 pub(super) struct Output {
@@ -55,6 +56,8 @@ pub(super) struct Local {
     pub(super) inputs: Vec<Input>,
     /// No process is left.
     pub(super) is_empty: bool,
+    /// What the user wants to know of this host.
+    pub(super) lines: Vec<String>,
     _leases: Vec<Lease>,
 }
 
@@ -93,14 +96,28 @@ pub(super) fn start(
         Binding::Auto if shares => &Binding::None,
         ref asked => asked,
     };
-    let placement = place(own, binding, &job.layout, &cores, Lease::take)?;
+    check_cores(job, own, cores.usable)?;
+    let mut placement = place(own, binding, &job.layout, &cores, Lease::take)?;
+    if job.layout.cores.is_some() {
+        placement.confine(&cores.mask);
+    }
+    if shares && job.binding == Binding::Auto {
+        let why = "several hosts are containers of one machine and have the same cores";
+        placement.unbound_because = Some(why.into());
+    }
+    let lines = tell::lines_of_host(job, task.ranks.iter().map(|r| r.rank), &placement, &cores);
     let busy = placement.distinct_cores().unwrap_or(usable).min(usable);
     let segment = segment(task, ranks, busy, (hosts, locations))?;
     let failed = |error: io::Error| setup::descriptors(own, &error);
     let segment_fd = duplicate_above(segment.fd(), setup::SEGMENT_FD)
         .or_else(|_| segment.fd().try_clone_to_owned())
         .map_err(failed)?;
-    let devices = Devices::default();
+    let devices = Devices::find(
+        job.layout.gpus,
+        own,
+        |name| std::env::var(name).ok(),
+        frameworks::names_in,
+    )?;
     let ties = Ties {
         parent: task.parent.as_deref(),
         agent,
@@ -173,8 +190,19 @@ pub(super) fn start(
         outputs,
         inputs,
         is_empty: false,
+        lines,
         _leases: placement.leases,
     })
+}
+
+/// Refuses more ranks than cores where the user wants that.
+fn check_cores(job: &Job, ranks: u32, usable: usize) -> Result<(), LaunchError> {
+    if job.layout.no_oversubscription && ranks as usize > usable {
+        return Err(LaunchError::usage(format!(
+            "-nooversubscribe: {ranks} ranks are more than the {usable} usable cores of this host; start fewer, or leave the option out"
+        )));
+    }
+    Ok(())
 }
 
 /// Returns a number that only hosts with the same cores have in common.

@@ -13,22 +13,26 @@
 //! | --- | --- |
 //! | [`wire`] | messages between relay and agents |
 //! | `task` | an agent's task, as bytes |
+//! | `stage` | programs that are sent to the hosts |
 //! | `shell` | the command of the remote shell |
 //! | `relay` | the process that stands between the launcher and the agents |
 //! | `connection` | the relay's end of one agent |
 //! | [`agent`] | the agent |
 //! | `asks` | questions of ranks, which the relay answers |
 //! | `local` | the ranks of the agent's host |
+//! | `locations` | the message with all hosts and the locations of the ranks |
 //! | `mirror` | what one host learns of the ranks of others |
 
 pub mod agent;
 mod asks;
 mod connection;
 mod local;
+mod locations;
 mod mirror;
 pub(crate) mod relay;
 mod shell;
+mod stage;
 pub(crate) mod task;
 pub mod wire;
 
-pub use shell::is_here as is_this_machine;
+pub use shell::{is_here as is_this_machine, words as remote_words};

@@ -29,10 +29,11 @@ use margay_sys_os::process::{self, Forked};
 use margay_sys_os::signal::SignalSet;
 use margay_sys_shm::segment::Segment;
 
-use super::agent::encode_hosts;
 use super::connection::{Connection, Heard, Stage};
+use super::locations::encode_hosts;
 use super::mirror::{Ended, Mirror};
 use super::shell;
+use super::stage::Sending;
 use super::wire::{self, Reader, Writer, kind};
 use crate::guard::{COMMAND_BYTES, Command, Event, Guard, command_of, encode};
 use crate::setup::RankOutput;
@@ -172,7 +173,8 @@ impl Relay {
                     "host {name}: cannot run '{word}': {error}; install it, or name another remote shell with -launcher-exec"
                 ))
             })?;
-            let mut host = Connection::new(name.clone(), child)?;
+            let sending = Sending::new(plan.programs_of(task));
+            let mut host = Connection::new(name.clone(), child, sending)?;
             host.say(&task.encode());
             hosts.push(host);
         }
@@ -216,6 +218,7 @@ impl Relay {
     fn serve(&mut self) {
         let mut poll = PollSet::default();
         while !self.is_over {
+            self.send_programs();
             poll.clear();
             let launcher = poll.add_readable(self.launcher.as_fd());
             let hosts: Vec<_> = self.hosts.iter().map(|h| h.register(&mut poll)).collect();
@@ -412,6 +415,7 @@ impl Relay {
                 let host = &self.hosts[at].host;
                 self.complain(format!("host {host}: {text}"), status);
             }
+            kind::SAID => self.complain(from.text()?, 0),
             kind::ENDED => self.end_rank(at, Ended::decode(body)?),
             kind::DOING => {
                 let is_own = |rank: u32| self.host_of.get(rank as usize) == Some(&(at as u32));
@@ -425,7 +429,17 @@ impl Relay {
             kind::ASK => {
                 let (number, question) = (from.number()?, from.bytes()?);
                 let names: Vec<String> = self.hosts.iter().map(|h| h.name.clone()).collect();
-                let said = self.answers.ask((at, number), question, &names);
+                let (outputs, host_of) = (&self.outputs, &self.host_of);
+                let output_of = |rank: u32| {
+                    let is_its = host_of.get(rank as usize) == Some(&(at as u32));
+                    let of = |is_error| {
+                        let output = outputs.get(&wire::stream(rank, is_error))?;
+                        output.pipe.as_ref().filter(|_| is_its)?.for_others().ok()
+                    };
+                    let output = of(false);
+                    [output, of(true).or_else(|| of(false))]
+                };
+                let said = (self.answers).ask((at, number), question, &names, output_of);
                 self.hosts[at].say(&said);
             }
             kind::HUNG_UP => self.answers.end((at, from.number()?)),
@@ -438,6 +452,14 @@ impl Relay {
             _ => {}
         }
         Ok(())
+    }
+
+    fn send_programs(&mut self) {
+        for at in 0..self.hosts.len() {
+            if let Err(text) = self.hosts[at].send_programs() {
+                self.lose(at, text);
+            }
+        }
     }
 
     /// All hosts listen: their ranks may start.
@@ -544,12 +566,24 @@ impl Relay {
         }
     }
 
+    /// Reaps launchers of spawned jobs, which are orphans, and remote shells that have ended.
+    fn reap(&mut self) {
+        while let Some(pid) = process::unreaped_child() {
+            let shell = self.hosts.iter_mut().find(|host| host.shell() == pid);
+            match shell {
+                Some(host) => host.reap(),
+                None => drop(process::reap_one(pid)),
+            }
+        }
+    }
+
     fn tick(&mut self) {
         let now = Instant::now();
         if now >= self.said + Duration::from_millis(wire::BEAT_MS) {
             self.said = now;
             let beat = Writer::new(kind::BEAT).done();
             self.tell_all(&beat);
+            self.reap();
         }
         for at in 0..self.hosts.len() {
             let host = &self.hosts[at];

@@ -42,7 +42,9 @@ pub(super) fn start(host: &str, shell: Option<&[OsString]>) -> io::Result<Child>
         .spawn()
 }
 
-fn words(host: &str, shell: &[OsString]) -> Vec<OsString> {
+/// Returns the words of a remote shell for a host; a command follows as one word.
+#[must_use]
+pub fn words(host: &str, shell: &[OsString]) -> Vec<OsString> {
     let mut words: Vec<OsString> = shell
         .iter()
         .map(|word| {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use margay_core_registry::hosts::SECRET;
 
 use super::wire::{Broken, Reader, Writer, kind};
-use crate::plan::{Binding, Inherit, Job, LaunchError, Layout, Program};
+use crate::plan::{Binding, Gpus, Inherit, Job, Layout, Program, Unit};
 
 /// A rank of the agent's host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,107 @@ pub(super) struct Task {
     /// The launcher's environment and working directory.
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) directory: PathBuf,
+    /// The length in bytes of each program that follows; 0 for those that are on the host.
+    pub(super) staged: Vec<u64>,
+}
+
+/// Writes a number that may be missing.
+fn put_maybe(to: &mut Writer, number: Option<u64>) {
+    to.number(number.map_or(0, |number| number + 1));
+}
+
+fn maybe(from: &mut Reader<'_>) -> Result<Option<u64>, Broken> {
+    Ok(from.number()?.checked_sub(1))
+}
+
+fn put_numbers(to: &mut Writer, numbers: &[usize]) {
+    to.number(numbers.len() as u64);
+    for &number in numbers {
+        to.number(number as u64);
+    }
+}
+
+fn numbers(from: &mut Reader<'_>) -> Result<Vec<usize>, Broken> {
+    list(from, |from| from.small())
+}
+
+const UNITS: [Unit; 7] = [
+    Unit::Host,
+    Unit::Socket,
+    Unit::Numa,
+    Unit::L3,
+    Unit::L2,
+    Unit::Core,
+    Unit::Thread,
+];
+
+fn number_of(unit: Unit) -> u64 {
+    UNITS.iter().position(|&own| own == unit).unwrap_or(0) as u64
+}
+
+fn unit(number: u64) -> Result<Unit, Broken> {
+    let unit = usize::try_from(number).ok().and_then(|at| UNITS.get(at));
+    unit.copied().ok_or(Broken)
+}
+
+fn put_binding(to: &mut Writer, binding: &Binding) {
+    match binding {
+        Binding::None => drop(to.number(0)),
+        Binding::Auto => drop(to.number(1)),
+        Binding::Core => drop(to.number(2)),
+        Binding::Cores(each) => drop(to.number(3).number((*each).into())),
+        Binding::Unit(unit) => drop(to.number(4).number(number_of(*unit))),
+        Binding::List(cores) => put_numbers(to.number(5), cores),
+        Binding::Lists(lists) => {
+            to.number(6).number(lists.len() as u64);
+            lists.iter().for_each(|cores| put_numbers(to, cores));
+        }
+    }
+}
+
+fn binding(from: &mut Reader<'_>) -> Result<Binding, Broken> {
+    Ok(match from.number()? {
+        0 => Binding::None,
+        1 => Binding::Auto,
+        2 => Binding::Core,
+        3 => Binding::Cores(from.small()?),
+        4 => Binding::Unit(unit(from.number()?)?),
+        5 => Binding::List(numbers(from)?),
+        6 => Binding::Lists(list(from, numbers)?),
+        _ => return Err(Broken),
+    })
+}
+
+fn put_layout(to: &mut Writer, layout: &Layout) {
+    to.number(layout.cores.is_some().into());
+    if let Some(cores) = &layout.cores {
+        put_numbers(to, cores);
+    }
+    put_maybe(to, layout.round.map(number_of));
+    to.number(layout.may_overload.into());
+    to.number(layout.no_oversubscription.into());
+    put_maybe(
+        to,
+        layout.gpus.map(|gpus| match gpus {
+            Gpus::Found => 0,
+            Gpus::Number(number) => u64::from(number) + 1,
+        }),
+    );
+}
+
+fn layout(from: &mut Reader<'_>) -> Result<Layout, Broken> {
+    let has_cores = from.number()? != 0;
+    Ok(Layout {
+        cores: has_cores.then(|| numbers(from)).transpose()?,
+        round: maybe(from)?.map(unit).transpose()?,
+        may_overload: from.number()? != 0,
+        no_oversubscription: from.number()? != 0,
+        gpus: match maybe(from)? {
+            None => None,
+            Some(0) => Some(Gpus::Found),
+            Some(more) => Some(Gpus::Number(u32::try_from(more - 1).map_err(|_| Broken)?)),
+        },
+    })
 }
 
 fn list<T>(
@@ -80,12 +181,9 @@ impl Task {
         to.number(self.job.continue_on_failure.into());
         to.number(self.job.report_bindings.into());
         to.bytes(self.job.launcher.as_bytes());
-        to.number(match self.job.binding {
-            Binding::None => 0,
-            Binding::Cores(each) => 2 + u64::from(each),
-            Binding::Core => 2,
-            _ => 1,
-        });
+        to.number(self.job.tell.allocation.into());
+        put_binding(&mut to, &self.job.binding);
+        put_layout(&mut to, &self.job.layout);
         to.number(self.ranks.len() as u64);
         for own in &self.ranks {
             to.number(own.rank.into()).number(own.program as u64);
@@ -101,6 +199,10 @@ impl Task {
         to.number(self.job.programs.len() as u64);
         for program in &self.job.programs {
             put_program(&mut to, program);
+        }
+        to.number(self.staged.len() as u64);
+        for &length in &self.staged {
+            to.number(length);
         }
         to.done()
     }
@@ -118,12 +220,9 @@ impl Task {
         let mut job = Job::new(&from.text()?);
         job.continue_on_failure = continue_on_failure;
         job.report_bindings = report_bindings;
-        job.binding = match from.number()? {
-            0 => Binding::None,
-            1 => Binding::Auto,
-            2 => Binding::Core,
-            more => Binding::Cores(u32::try_from(more - 2).map_err(|_| Broken)?),
-        };
+        job.tell.allocation = from.number()? != 0;
+        job.binding = binding(from)?;
+        job.layout = layout(from)?;
         let ranks = list(from, |from| {
             Ok(OwnRank {
                 rank: from.small()?,
@@ -139,6 +238,10 @@ impl Task {
         job.programs = list(from, program)?;
         let programs = job.programs.len();
         let is_known = |own: &OwnRank| (own.rank as usize) < all.len() && own.program < programs;
+        let staged = list(from, |from| from.number())?;
+        if staged.len() != programs {
+            return Err(Broken);
+        }
         if !ranks.iter().all(is_known) || !all.iter().all(|(program, _)| *program < programs) {
             return Err(Broken);
         }
@@ -155,6 +258,7 @@ impl Task {
             all,
             environment,
             directory,
+            staged,
         })
     }
 }
@@ -198,36 +302,8 @@ fn program(from: &mut Reader<'_>) -> Result<Program, Broken> {
             _ => Inherit::Except(names),
         },
         environment: list(from, pair)?,
+        file: None,
     })
-}
-
-/// Refuses what several hosts cannot do.
-pub(crate) fn check(job: &Job) -> Result<(), LaunchError> {
-    let is_simple = matches!(
-        job.binding,
-        Binding::Auto | Binding::None | Binding::Core | Binding::Cores(_)
-    );
-    let layout = &job.layout;
-    let wrong = [
-        (!is_simple, "-bind with a list or a part of the machine"),
-        (layout.gpus.is_some(), "-gpus"),
-        (
-            *layout
-                != Layout {
-                    gpus: layout.gpus,
-                    ..Layout::default()
-                },
-            "-map-by, -cpu-set, -pn and -nooversubscribe",
-        ),
-        (job.report_bindings, "-report-bindings"),
-        (job.tell.allocation, "-display-allocation"),
-    ];
-    match wrong.into_iter().find(|(is_wrong, _)| *is_wrong) {
-        Some((_, what)) => Err(LaunchError::usage(format!(
-            "{what} works on one host only; with several, leave it out"
-        ))),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -246,6 +322,7 @@ mod tests {
             directory: Some("/tmp".into()),
             inherit: Inherit::Except(vec!["HOME".into()]),
             environment: vec![("A".into(), "=".into())],
+            file: None,
         }];
         Task {
             job,
@@ -264,6 +341,44 @@ mod tests {
             all: vec![(0, (5, 0)), (0, (1, 7))],
             environment: vec![("PATH".into(), OsString::from_vec(vec![0xff]))],
             directory: "/work".into(),
+            staged: vec![1 << 33],
+        }
+    }
+
+    #[test]
+    fn where_ranks_run_is_read_as_it_was_written() {
+        let bindings = [
+            Binding::None,
+            Binding::Auto,
+            Binding::Core,
+            Binding::Cores(7),
+            Binding::Unit(Unit::L2),
+            Binding::List(vec![3, 0, 1000]),
+            Binding::Lists(vec![vec![1, 2], vec![], vec![5]]),
+        ];
+        let layouts = [
+            Layout::default(),
+            Layout {
+                cores: Some(vec![1, 3]),
+                round: Some(Unit::Host),
+                may_overload: true,
+                no_oversubscription: true,
+                gpus: Some(Gpus::Found),
+            },
+            Layout {
+                gpus: Some(Gpus::Number(0)),
+                ..Layout::default()
+            },
+        ];
+        for binding in bindings {
+            for layout in &layouts {
+                let mut task = some();
+                task.job.binding = binding.clone();
+                task.job.layout = layout.clone();
+                let read = Task::decode(&task.encode()[5..]).unwrap();
+                assert_eq!(read.job.binding, binding);
+                assert_eq!(read.job.layout, *layout);
+            }
         }
     }
 

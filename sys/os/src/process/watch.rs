@@ -349,6 +349,19 @@ pub fn kill_descendants_counted(except: &[u32], within: Duration, used: &mut Rea
     }
 }
 
+/// A child that has ended and has not been reaped.
+#[must_use]
+pub fn unreaped_child() -> Option<u32> {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: an all-zero siginfo is a valid value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes to a structure of ours.
+    let done = unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, options) };
+    // SAFETY: it is zero, or the kernel has filled it in for a child.
+    let pid = unsafe { info.si_pid() };
+    (done == 0 && pid > 0).then_some(pid as u32)
+}
+
 /// Whether this process has children now, and which.
 #[must_use]
 pub fn children() -> Vec<u32> {

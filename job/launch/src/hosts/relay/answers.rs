@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
@@ -12,7 +13,7 @@ use margay_net_platform::asks::{Ask, Spawn};
 use margay_sys_os::port::Channel;
 use margay_sys_os::services::{Published, look_up};
 use margay_sys_os::signal;
-use margay_sys_shm::segment::{ENV_PARENT, ENV_SPAWN};
+use margay_sys_shm::segment::{ENV_PARENT, ENV_RANK, ENV_SPAWN};
 
 use super::wire::{Writer, kind};
 
@@ -23,6 +24,7 @@ pub(super) struct Reach {
     pub(super) shell: Vec<OsString>,
     pub(super) ports: Option<(u16, u16)>,
     pub(super) encrypts: bool,
+    pub(super) stages: bool,
 }
 
 /// What a rank's connection stands for, until it ends.
@@ -57,13 +59,15 @@ impl Answers {
         })
     }
 
-    /// Answers a question; `own_names` are the names that the hosts give themselves. Returns the
+    /// Answers a question; `own_names` are the names that the hosts give themselves, and
+    /// `output_of` opens the output and the errors of a rank on that host once more. Returns the
     /// messages for the agent.
     pub(super) fn ask(
         &mut self,
         from: (usize, u64),
         question: &[u8],
         own_names: &[String],
+        output_of: impl FnOnce(u32) -> [Option<File>; 2],
     ) -> Vec<u8> {
         let (asked, answer) = match Ask::decode(question) {
             Some(Ask::Lookup(service)) => {
@@ -79,7 +83,7 @@ impl Answers {
                 }
                 Err(error) => (Asked::Answered, Some(not_published(&service, &error))),
             },
-            Some(Ask::Spawn(spawn)) => match self.reach.spawn(&spawn, own_names) {
+            Some(Ask::Spawn(spawn)) => match self.reach.spawn(&spawn, own_names, output_of) {
                 Ok(channel) => (Asked::Job(channel), None),
                 Err(text) => (Asked::Answered, Some(text)),
             },
@@ -138,8 +142,14 @@ fn not_published(service: &str, error: &io::Error) -> String {
 }
 
 impl Reach {
-    /// Starts the launcher of a job. It forks, and its first process ends at once.
-    fn spawn(&self, spawn: &Spawn, own_names: &[String]) -> Result<Channel, String> {
+    /// Starts the launcher of a job. It forks, and its first process ends at once. What the job
+    /// writes is output of the rank that spawns it, as on one host.
+    fn spawn(
+        &self,
+        spawn: &Spawn,
+        own_names: &[String],
+        output_of: impl FnOnce(u32) -> [Option<File>; 2],
+    ) -> Result<Channel, String> {
         let failed = |error: io::Error| format!("cannot run a launcher for the processes: {error}");
         let (channel, theirs) = Channel::to_standard_input().map_err(failed)?;
         let own = std::env::current_exe().map_err(failed)?;
@@ -149,6 +159,15 @@ impl Reach {
         command.env(ENV_SPAWN, &spawn.port).env_remove(ENV_PARENT);
         if !spawn.directory.is_empty() {
             command.current_dir(&spawn.directory);
+        }
+        let own_rank = spawn.environment.iter().find(|(name, _)| name == ENV_RANK);
+        let own_rank = own_rank.and_then(|(_, value)| value.to_str()?.parse().ok());
+        let [output, errors] = own_rank.map_or([None, None], output_of);
+        if let Some(output) = output {
+            command.stdout(output);
+        }
+        if let Some(errors) = errors {
+            command.stderr(errors);
         }
         signal::take_defaults_in(&mut command);
         match command.stdin(theirs).status() {
@@ -178,6 +197,9 @@ impl Reach {
         }
         if self.encrypts {
             add("-encrypt".into());
+        }
+        if self.stages {
+            add("-stage".into());
         }
         for (at, program) in spawn.programs.iter().enumerate() {
             if at > 0 {
@@ -228,6 +250,7 @@ mod tests {
             shell: vec!["ssh".into(), "-x".into()],
             ports: Some((4000, 4100)),
             encrypts: true,
+            stages: true,
         };
         let program = |processes, hosts: &str, word: &str| Program {
             processes,
@@ -242,7 +265,7 @@ mod tests {
         let text: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         assert_eq!(
             text.join("|"),
-            "-launcher-exec|ssh -x|-port-range|4000:4100|-encrypt|-n|3|-host|a:2,10.0.0.2:2|./x|:|-n|1|-host|10.0.0.2:4,c|./y"
+            "-launcher-exec|ssh -x|-port-range|4000:4100|-encrypt|-stage|-n|3|-host|a:2,10.0.0.2:2|./x|:|-n|1|-host|10.0.0.2:4,c|./y"
         );
     }
 }

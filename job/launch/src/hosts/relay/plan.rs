@@ -10,8 +10,10 @@ use margay_sys_shm::segment::Segment;
 
 use super::answers::Reach;
 use crate::hosts::local;
+use crate::hosts::stage::Source;
 use crate::hosts::task::{OwnRank, Task};
 use crate::plan::{Hosts, Job, LaunchError, StdinTo};
+use crate::setup::find_program;
 
 /// What the relay needs to start a job.
 pub(crate) struct Plan {
@@ -20,6 +22,8 @@ pub(crate) struct Plan {
     pub(super) shell: Vec<OsString>,
     pub(super) tasks: Vec<Task>,
     pub(super) reach: Reach,
+    /// The programs that are sent to the hosts.
+    sources: Vec<Source>,
     /// Whether the launcher's standard input goes to a rank.
     pub(super) has_input: Vec<bool>,
 }
@@ -48,6 +52,14 @@ impl Plan {
         for program in &mut of_agents.programs {
             program.directory = program.directory.as_ref().map(|own| directory.join(own));
         }
+        let mut sources = Vec::new();
+        if hosts.stages {
+            for (number, program) in job.programs.iter().enumerate() {
+                sources.push(Source::open(number, find_program(program)?)?);
+            }
+        }
+        let staged = |program: usize| sources.get(program).map_or(0, |source| source.length);
+        let staged: Vec<u64> = (0..job.programs.len()).map(staged).collect();
         let programs = (0..).zip(counts);
         let program_of: Vec<usize> = programs
             .flat_map(|(program, &n)| std::iter::repeat_n(program, n as usize))
@@ -84,6 +96,7 @@ impl Plan {
             all: all.clone(),
             environment: std::env::vars_os().collect(),
             directory: directory.clone(),
+            staged: staged.clone(),
         };
         let tasks = (0..names.len() as u32).map(task).collect();
         let locations: Vec<Location> = host_of
@@ -104,6 +117,7 @@ impl Plan {
             shell: hosts.shell.clone(),
             ports: hosts.ports,
             encrypts: hosts.encrypts,
+            stages: hosts.stages,
         };
         Ok(Plan {
             reach,
@@ -111,8 +125,17 @@ impl Plan {
             host_of,
             shell: hosts.shell.clone(),
             tasks,
+            sources,
             has_input,
         })
+    }
+
+    /// Returns the programs that a host is sent: those that its ranks run.
+    pub(super) fn programs_of(&self, task: &Task) -> Vec<Source> {
+        let runs = |program: usize| task.ranks.iter().any(|own| own.program == program);
+        let all = self.sources.iter().enumerate();
+        let own = all.filter(|&(program, _)| runs(program));
+        own.map(|(_, source)| source.clone()).collect()
     }
 
     /// Returns which ranks are where, if the user wants to know.
