@@ -20,10 +20,12 @@ use margay_cli::{options, poe};
 use page::Page;
 
 /// Other names of commands, whose pages are links to another one.
-const ALIASES: [(&str, &[&str]); 6] = [
+const ALIASES: [(&str, &[&str]); 8] = [
     ("margay", &["margay-machine"]),
     ("mpiexec", &["mpirun", "yod", "margay-run", "margay-check"]),
     ("showmesh", &["margay-mesh"]),
+    ("margay-ps", &["margay-system"]),
+    ("margay-make", &["margay-shell"]),
     ("mpicc", &["mpcc"]),
     ("mpicxx", &["mpic++", "mpCC"]),
     ("mpifort", &["mpif90", "mpif77", "mpxlf"]),

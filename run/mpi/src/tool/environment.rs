@@ -54,6 +54,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The command that reaches the other hosts of a job, as `-launcher-exec`; `ssh` without it.",
     },
     Environment {
+        name: "MARGAY_MAKE",
+        reader: "`margay make`",
+        about: "Set for the commands of make: the run that they belong to, its remote shell and its hosts.",
+    },
+    Environment {
         name: "MARGAY_DEADLOCK",
         reader: "`mpiexec`",
         about: "What is done when ranks wait for each other so that they can never go on, as `-deadlock`: `report`, `end` or `ignore`.",
