@@ -128,12 +128,25 @@ fn shape(line: &str) -> String {
 
 #[test]
 fn the_programs_and_sessions_of_the_tutorial_do_what_it_says() {
+    let (programs, sessions) = play("docs/tutorial.md");
+    assert!(programs >= 4 && sessions >= 7, "{programs} {sessions}");
+}
+
+#[test]
+fn the_sessions_of_the_lesson_show_what_it_says() {
+    let (_, sessions) = play("docs/lesson.md");
+    assert_eq!(sessions, 4);
+}
+
+/// Writes the programs of a page, runs its sessions and compares what they print. Returns how many
+/// there are.
+fn play(page: &str) -> (u32, u32) {
     let folder = scratch();
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("the crate lies in a folder");
     symlink(workspace.join("examples"), folder.path().join("examples")).expect("a link");
-    let page = std::fs::read_to_string(workspace.join("docs/tutorial.md")).expect("the tutorial");
+    let page = std::fs::read_to_string(workspace.join(page)).expect("the page");
     let (mut programs, mut sessions) = (0, 0);
     for (language, lines) in fenced(&page) {
         if matches!(language, "c" | "fortran") {
@@ -160,9 +173,10 @@ fn the_programs_and_sessions_of_the_tutorial_do_what_it_says() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr);
         let statuses: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix(MARK)).collect();
-        let expected = commands.iter().map(|line| match line.contains("-timeout") {
-            true => TIMED_OUT,
-            false => "0",
+        let expected = commands.iter().map(|line| match line {
+            line if line.contains("-timeout") => TIMED_OUT,
+            line if line.contains("-check") || line.contains("-deadlock end") => "1",
+            _ => "0",
         });
         assert_eq!(
             statuses,
@@ -174,5 +188,5 @@ fn the_programs_and_sessions_of_the_tutorial_do_what_it_says() {
             assert!(shapes.contains(&shape(line)), "{line}\n{text}");
         }
     }
-    assert!(programs >= 4 && sessions >= 7, "{programs} {sessions}");
+    (programs, sessions)
 }
