@@ -349,7 +349,7 @@ pub fn kill_descendants_counted(except: &[u32], within: Duration, used: &mut Rea
     }
 }
 
-/// A child that has ended and has not been reaped.
+/// A child that has ended and has not been reaped. `rustix` does not give its number.
 #[must_use]
 pub fn unreaped_child() -> Option<u32> {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
