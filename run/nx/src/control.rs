@@ -304,7 +304,10 @@ impl Control {
         let registry = self.segment.registry();
         registry.set_exited(node, status.success());
         let aborted = registry.aborted();
-        if status.success() || self.ended.remove(&pid) {
+        // One that was dying in another way when `kill` came has not been ended by it: its end may
+        // be noticed before it can be reaped.
+        let is_own = self.ended.remove(&pid) && status.signal() == Some(signal::SIGKILL);
+        if status.success() || is_own {
             return;
         }
         if self.failed.is_none() {
