@@ -1,5 +1,6 @@
 //! Lists of hosts: this machine alone, or several.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::Path;
@@ -44,12 +45,8 @@ impl HostList {
             .collect();
         if per_host.is_some() {
             // A host that a batch system names once for each rank has them once.
-            let mut names: Vec<String> = Vec::new();
-            places.retain(|(name, _)| {
-                let is_new = !names.contains(name);
-                names.extend(is_new.then(|| name.clone()));
-                is_new
-            });
+            let mut names = HashSet::new();
+            places.retain(|(name, _)| names.insert(name.clone()));
         }
         places
     }
@@ -119,18 +116,17 @@ impl HostList {
         for name in expanded(name)? {
             self.list.push((name, places));
         }
-        let sum: u64 = self
-            .list
-            .iter()
-            .map(|(_, p)| u64::from(p.unwrap_or(1)))
-            .sum();
-        if sum > u64::from(Job::MOST_RANKS) {
-            return Err(format!("at most {} ranks are possible", Job::MOST_RANKS));
+        if self.list.len() > Job::MOST_RANKS as usize {
+            return Err(format!("at most {} hosts are possible", Job::MOST_RANKS));
         }
         Ok(())
     }
 
     fn checked(self, example: &str) -> Result<HostList, String> {
+        let places = self.list.iter().map(|(_, p)| u64::from(p.unwrap_or(1)));
+        if places.sum::<u64>() > u64::from(Job::MOST_RANKS) {
+            return Err(format!("at most {} ranks are possible", Job::MOST_RANKS));
+        }
         if self.list.iter().all(|(_, places)| *places == Some(0)) {
             return Err(format!("it has no place for a rank; write: {example}"));
         }
@@ -205,34 +201,73 @@ fn parts(text: &str) -> Vec<&str> {
     parts.map(str::trim).filter(|p| !p.is_empty()).collect()
 }
 
-/// The names for which one with lists in brackets stands, as SLURM writes them.
+/// The names for which one with lists in brackets stands, as SLURM writes them. Two lists in one
+/// name multiply, so that their number is checked before they are made.
 fn expanded(name: &str) -> Result<Vec<String>, String> {
-    let (Some((before, rest)), false) = (name.split_once('['), is_address(name)) else {
-        return Ok(vec![checked_name(name)?.to_owned()]);
-    };
-    let wrong = || format!("'{name}' is not a list of hosts; write: node[01-04,7]");
-    let (numbers, after) = rest.split_once(']').ok_or_else(wrong)?;
-    let mut names = Vec::new();
-    for range in numbers.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
-        let (from, to) = (number(first)?, number(last)?);
-        if to < from || to - from >= Job::MOST_RANKS {
-            return Err(wrong());
+    if is_address(name) {
+        return Ok(vec![name.to_owned()]);
+    }
+    let mut names = vec![String::new()];
+    let mut rest = name;
+    while let Some((before, lists)) = rest.split_once('[') {
+        let numbers = lists.split_once(']').and_then(|(list, after)| {
+            rest = after;
+            numbers(list)
+        });
+        let numbers = numbers
+            .ok_or_else(|| format!("'{name}' is not a list of hosts; write: node[01-04,7]"))?;
+        if names.len() * numbers.len() > Job::MOST_RANKS as usize {
+            let most = Job::MOST_RANKS;
+            return Err(format!("'{name}' stands for more than {most} hosts"));
         }
-        for number in from..=to {
-            let number = format!("{number:0width$}", width = first.len());
-            names.extend(expanded(&format!("{before}{number}{after}"))?);
+        let starts = std::mem::take(&mut names);
+        for start in starts {
+            names.extend(numbers.iter().map(|n| format!("{start}{before}{n}")));
         }
+        // All are equally long, or nearly.
+        checked_name(&names[0])?;
+    }
+    for whole in &mut names {
+        whole.push_str(rest);
+        checked_name(whole)?;
     }
     Ok(names)
 }
+
+/// The numbers of a list `01-04,7`, each as wide as the first of its range; nothing where the text
+/// is no such list, or one of too many.
+fn numbers(list: &str) -> Option<Vec<String>> {
+    let number = |text: &str| {
+        let is_digits = text.bytes().all(|digit| digit.is_ascii_digit());
+        text.parse::<u32>().ok().filter(|_| is_digits)
+    };
+    let mut numbers = Vec::new();
+    for range in list.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (from, to) = (number(first)?, number(last)?);
+        let count = u64::from(to.checked_sub(from)?) + 1 + numbers.len() as u64;
+        if count > u64::from(Job::MOST_RANKS) || first.len() > LONGEST_NAME {
+            return None;
+        }
+        numbers.extend((from..=to).map(|number| format!("{number:0width$}", width = first.len())));
+    }
+    Some(numbers)
+}
+
+/// The longest name of a host, in bytes: the domain name system has 253.
+const LONGEST_NAME: usize = 255;
 
 /// A name goes to the remote shell as a word of its own, and must not be one of its options.
 fn checked_name(name: &str) -> Result<&str, String> {
     let is_good = |c: char| !c.is_control() && !c.is_whitespace() && !"'\"\\$`;&|<>()".contains(c);
     if name.is_empty() || name.starts_with('-') || !name.chars().all(is_good) {
         return Err(format!("'{name}' is not the name of a host"));
+    }
+    if name.len() > LONGEST_NAME {
+        let start: String = name.chars().take(40).collect();
+        return Err(format!(
+            "'{start}…' is not the name of a host: it has more than {LONGEST_NAME} bytes"
+        ));
     }
     Ok(name)
 }
@@ -352,6 +387,28 @@ mod tests {
         assert_eq!(names("r[1-2]n[1-2]", None), "r1n1:1 r1n2:1 r2n1:1 r2n2:1");
         assert_eq!(names("a:7,b,a", Some(2)), "a:2 b:2");
         assert_eq!(hosts("a,b").unwrap().ranks(64, Some(3)), 6);
+    }
+
+    #[test]
+    fn a_list_of_too_many_is_refused_before_it_is_made() {
+        let zeros = "0".repeat(100_000);
+        let most = Job::MOST_RANKS;
+        for (text, reason) in [
+            ("[00-432][00-432]4:][00-432]4:2", "stands for more than"),
+            ("n[0-65535]:0,n[0-9]:0", "hosts are possible"),
+            ("n[0-4294967295]", "is not a list of hosts"),
+            ("n[+1]", "is not a list of hosts"),
+            (&format!("n[{zeros}1]"), "is not a list of hosts"),
+            (&"[1]".repeat(100_000), "more than 255 bytes"),
+            (&format!("n:{most},b"), "ranks are possible"),
+        ] {
+            let error = hosts(text).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+        assert_eq!(
+            hosts("n[00001-32768]").map(|l| l.ranks(1, None)),
+            Ok(32_768)
+        );
     }
 
     #[test]
