@@ -30,6 +30,7 @@ pub struct JobFiles {
     said: BufReader<ChildStdout>,
     /// Where it is mounted.
     path: String,
+    is_drained: bool,
 }
 
 /// Returns what the programs of a job say of its file system, if they want one.
@@ -110,7 +111,12 @@ impl JobFiles {
         for program in &mut job.programs {
             program.environment.push((ENV_PFS.into(), (&path).into()));
         }
-        Ok(JobFiles { child, said, path })
+        Ok(JobFiles {
+            child,
+            said,
+            path,
+            is_drained: options.drain.is_some(),
+        })
     }
 
     /// The job has ended: lets the program copy what shall be kept, and remove the rest. A signal
@@ -142,9 +148,16 @@ impl JobFiles {
             ended => {
                 let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
                 let base = self.path.trim_end_matches(|c| c != '/');
+                let then = if self.is_drained {
+                    format!(
+                        "what the job wrote is kept: XDG_STATE_HOME={base}state margay pfs mount job DIRECTORY shows it"
+                    )
+                } else {
+                    "the next job with -pfs removes what is left, and so does `margay pfs list`"
+                        .to_owned()
+                };
                 Err(Some(format!(
-                    "{PROGRAM}, which keeps the file system of -pfs, has ended ({how}); what the job wrote is kept: \
-                     XDG_STATE_HOME={base}state margay pfs mount job DIRECTORY shows it"
+                    "{PROGRAM}, which keeps the file system of -pfs, has ended ({how}); {then}"
                 )))
             }
         }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
 use margay_tests::jobs::Built;
@@ -566,6 +566,97 @@ fn mpi_io_writes_whole_rows_and_atomic_mode_and_the_shared_pointer_are_right() {
     assert_eq!(left_of_job(&place), [""; 0]);
 }
 
+/// Waits until both ranks of a job have made a file of this name, and removes these.
+fn wait_for_begun(place: &Place, mpiexec: &mut Child) {
+    let begun = || {
+        let names = fs::read_dir(place.folder.path()).unwrap().flatten();
+        let named = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("begun");
+        names
+            .filter(named)
+            .map(|entry| entry.path())
+            .collect::<Vec<_>>()
+    };
+    while begun().len() < 2 {
+        assert!(mpiexec.try_wait().unwrap().is_none(), "it has ended");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for path in begun() {
+        fs::remove_file(path).unwrap();
+    }
+}
+
+/// The processes that keep the file system of a job: the keeper and the service.
+fn keepers(place: &Place) -> Vec<String> {
+    let state = format!("XDG_STATE_HOME={}/", place.path("tmp").display());
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let keeps = |entry: &fs::DirEntry| {
+        let of = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&of("environ")).contains(&state)
+            && String::from_utf8_lossy(&of("cmdline")).contains("margay-pfs\0")
+    };
+    processes
+        .filter(keeps)
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+#[test]
+fn what_a_killed_job_with_files_left_is_removed_by_the_next_unless_it_was_to_be_copied() {
+    let Some(place) = Place::new() else { return };
+    let script =
+        "echo half > $MARGAY_PFS/$$ && sync $MARGAY_PFS/$$ && touch begun.$$ && sleep 1000";
+    let next = || {
+        let mpiexec = command(stage().join("bin/mpiexec"), 60);
+        let output = run(&mut with_files(&place, mpiexec, &[], "true"));
+        assert!(output.status.success(), "{}", said(&output));
+        said(&output)
+    };
+    for options in [[].as_slice(), &["-pfs-drain", "out"]] {
+        let mpiexec = Command::new(stage().join("bin/mpiexec"));
+        let mut mpiexec = with_files(&place, mpiexec, options, script);
+        let mut mpiexec = mpiexec.spawn().unwrap();
+        wait_for_begun(&place, &mut mpiexec);
+        // While it runs, nobody takes anything from it.
+        assert_eq!(next(), "");
+        let keepers = keepers(&place);
+        assert_eq!(keepers.len(), 2, "{keepers:?}");
+        // None of them sees the end of another.
+        for (signal, process) in [("-STOP", None), ("-KILL", Some(mpiexec.id().to_string()))] {
+            let mut words = vec![signal];
+            words.extend(keepers.iter().map(String::as_str));
+            words.extend(process.as_deref());
+            tool("kill", &words, place.folder.path());
+        }
+        mpiexec.wait().unwrap();
+        let is_there = |process: &String| Path::new("/proc").join(process).join("exe").exists();
+        while keepers.iter().any(is_there) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(left_of_job(&place).len() > 4, "{:?}", left_of_job(&place));
+        if options.is_empty() {
+            assert_eq!(next(), "");
+            assert_eq!(left_of_job(&place), [""; 0]);
+        }
+    }
+    // Of the second one, the directories are kept and named; the mount is gone.
+    let why = next();
+    assert!(why.contains("killed before all was copied to"), "{why}");
+    assert_eq!(left_of_job(&place).len(), 4);
+    let list = run(place.margay(&["list"]).env("TMPDIR", place.path("tmp")));
+    let list = String::from_utf8(list.stdout).unwrap();
+    let (_, state) = list.split_once("XDG_STATE_HOME=").expect("where it is");
+    let state = state.split(' ').next().unwrap();
+    for words in [["mount", "job", "mnt"].as_slice(), &["stop", "job"]] {
+        if words[0] == "stop" {
+            let kept = fs::read_dir(place.mount()).unwrap().flatten();
+            let kept: Vec<_> = kept.map(|entry| fs::read(entry.path()).unwrap()).collect();
+            assert_eq!(kept, [b"half\n", b"half\n"]);
+        }
+        let output = run(place.margay(words).env("XDG_STATE_HOME", state));
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+    }
+}
+
 #[test]
 fn nothing_is_left_of_a_job_with_files_whose_launcher_is_killed() {
     let Some(place) = Place::new() else { return };
@@ -573,16 +664,7 @@ fn nothing_is_left_of_a_job_with_files_whose_launcher_is_killed() {
     let mpiexec = Command::new(stage().join("bin/mpiexec"));
     let mut mpiexec = with_files(&place, mpiexec, &["-pfs-drain", "out"], script);
     let mut mpiexec = mpiexec.spawn().unwrap();
-    let begun = || {
-        let names = fs::read_dir(place.folder.path()).unwrap().flatten();
-        names
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with("begun"))
-            .count()
-    };
-    while begun() < 2 {
-        assert!(mpiexec.try_wait().unwrap().is_none(), "it has ended");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for_begun(&place, &mut mpiexec);
     mpiexec.kill().unwrap();
     mpiexec.wait().unwrap();
     // The program that removes it sees the end of the launcher.

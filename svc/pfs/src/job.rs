@@ -19,18 +19,9 @@ use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::process::{beside, lead_session};
 use margay_sys_os::signal::{SIGHUP, SIGINT, SIGTERM, SignalFd, SignalSet};
 
+use crate::leftovers::{self, Held, MOUNT, NAME, PREFIX, STATE, STRIPES, new_directory};
 use crate::registry::Known;
 use crate::{ask, clear_dead, connect, drain, make, mounts, serve_for};
-
-/// Name of the file system in its own registry.
-const NAME: &str = "job";
-
-/// Where it is mounted below the job's directory, and where its registry is.
-const MOUNT: &str = "files";
-const STATE: &str = "state";
-
-/// How the directories of a job are called, followed by its process.
-const PREFIX: &str = "margay-pfs-";
 
 /// Stripe directories where none are named.
 const TEMPORARY: usize = 4;
@@ -52,13 +43,6 @@ const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// What the launcher reads when the file system can be used; its path is on the next line.
 pub const READY: &str = "ready";
 
-/// The directories of a job, which are removed with it.
-struct Places {
-    /// The directory of the mount and the registry.
-    base: PathBuf,
-    stripes: Vec<PathBuf>,
-}
-
 /// The file system of a job.
 struct Files {
     known: Known,
@@ -79,15 +63,18 @@ pub fn run(options: &JobOptions) -> Result<(), String> {
     let set = SignalSet::of(&[SIGHUP, SIGINT, SIGTERM]);
     set.block();
     let signals = SignalFd::new(&set).map_err(|error| format!("cannot wait: {error}"))?;
-    let mut places = Places {
-        base: base.clone(),
-        stripes: Vec::new(),
+    sweep(options);
+    let mut held = match Held::begin(base) {
+        Ok(held) => held,
+        Err(text) => {
+            let _ = fs::remove_dir_all(base);
+            return Err(text);
+        }
     };
-    let begun = begin(options, &mut places);
-    let mut files = match begun {
+    let mut files = match begin(options, base, &mut held) {
         Ok(files) => files,
         Err(text) => {
-            places.remove();
+            held.remove();
             return Err(text);
         }
     };
@@ -103,19 +90,15 @@ pub fn run(options: &JobOptions) -> Result<(), String> {
     };
     match drained {
         Ok(()) => {
+            // Where this cannot be noted, it may be found as kept after a kill.
+            let _ = held.note(None);
             files.end();
-            places.remove();
+            held.remove();
             Ok(())
         }
         Err(text) => {
             files.stop();
-            let state = base.join(STATE);
-            Err(format!(
-                "{text}; what the job wrote is kept: XDG_STATE_HOME={} margay pfs mount {NAME} DIRECTORY shows \
-                 it, and these can be removed then: {}",
-                state.display(),
-                places.all()
-            ))
+            Err(format!("{text}; {}", held.found_in()))
         }
     }
 }
@@ -152,63 +135,57 @@ fn plain(folder: &Path) -> Result<PathBuf, String> {
     })
 }
 
-/// Makes a directory with a new name, for this user alone.
-fn new_directory(folder: &Path) -> Result<PathBuf, String> {
-    let pid = std::process::id();
-    let mut number = 0;
-    loop {
-        let path = folder.join(match number {
-            0 => format!("{PREFIX}{pid}"),
-            _ => format!("{PREFIX}{pid}.{number}"),
-        });
-        match DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => return Ok(path),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < 1000 => number += 1,
-            Err(error) => return Err(format!("cannot make {}: {error}", path.display())),
-        }
+/// Removes what earlier jobs left, and names what is kept of them.
+fn sweep(options: &JobOptions) {
+    let folders = [env::temp_dir()];
+    let folders: Vec<PathBuf> = (folders.iter().chain(&options.directories))
+        .filter_map(|folder| fs::canonicalize(folder).ok())
+        .collect();
+    for kept in leftovers::sweep(&folders) {
+        eprintln!("{}: {kept}", options.launcher);
     }
 }
 
-fn begin(options: &JobOptions, places: &mut Places) -> Result<Files, String> {
+fn begin(options: &JobOptions, base: &Path, held: &mut Held) -> Result<Files, String> {
     if let Some(to) = &options.drain {
         // Better now than when the job has computed for a day.
         fs::create_dir_all(to)
             .and_then(|()| try_to_write_in(to))
             .map_err(|error| format!("cannot write to {}: {error}", to.display()))?;
     }
+    let mut stripes = Vec::new();
     if options.directories.is_empty() {
-        for n in 0..TEMPORARY {
-            places
-                .stripes
-                .push(places.base.join(format!("stripes.{n}")));
-        }
+        stripes.extend((0..TEMPORARY).map(|n| base.join(format!("{STRIPES}.{n}"))));
     }
     for directory in &options.directories {
-        places.stripes.push(new_directory(&plain(directory)?)?);
+        stripes.push(held.add(&plain(directory)?)?.join(STRIPES));
     }
-    let count = places.stripes.len();
+    held.note(None)?;
+    let count = stripes.len();
     let parity = options.parity.unwrap_or_else(|| {
         let is_on_disks_of_their_own = !options.directories.is_empty();
         usize::from(is_on_disks_of_their_own && count > 2)
     });
     let layout = Layout::new(count, parity, UNIT)?;
-    let mount = places.base.join(MOUNT);
+    let mount = base.join(MOUNT);
     DirBuilder::new()
         .mode(0o700)
         .create(&mount)
         .map_err(|error| format!("cannot make {}: {error}", mount.display()))?;
-    let known = make(NAME, &places.stripes, layout, &[])?;
+    let known = make(NAME, &stripes, layout, &[])?;
     let service = serve_for(&known, DEADLINE, true)?;
     let mut files = Files {
         known,
         mount,
         service,
     };
-    let mounted = files.mount();
-    if mounted.is_err() {
+    // From now on there is something to be copied.
+    let to = options.drain.as_deref().map(plain).transpose();
+    let begun = to.and_then(|to| held.note(to.as_deref()).and_then(|()| files.mount()));
+    if begun.is_err() {
         files.end();
     }
-    mounted.map(|()| files)
+    begun.map(|()| files)
 }
 
 /// Makes a file and removes it.
@@ -216,29 +193,6 @@ fn try_to_write_in(folder: &Path) -> io::Result<()> {
     let path = folder.join(format!(".{PREFIX}{}", std::process::id()));
     fs::File::create_new(&path)?;
     fs::remove_file(&path)
-}
-
-impl Places {
-    /// Removes all that the file system had.
-    fn remove(&self) {
-        for path in self.stripes.iter().chain([&self.base]) {
-            if let Err(error) = fs::remove_dir_all(path)
-                && error.kind() != ErrorKind::NotFound
-            {
-                eprintln!("margay pfs: cannot remove {}: {error}", path.display());
-            }
-        }
-    }
-
-    fn all(&self) -> String {
-        let outside = self
-            .stripes
-            .iter()
-            .filter(|path| !path.starts_with(&self.base));
-        let all: Vec<_> = [&self.base].into_iter().chain(outside).collect();
-        let all: Vec<String> = all.iter().map(|path| path.display().to_string()).collect();
-        all.join(" ")
-    }
 }
 
 impl Files {

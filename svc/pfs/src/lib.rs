@@ -8,6 +8,7 @@ mod disks;
 mod drain;
 mod fuse;
 mod job;
+mod leftovers;
 mod mounts;
 mod registry;
 mod serve;
@@ -111,7 +112,10 @@ fn run(action: Action) -> Result<(), String> {
             }
             mounted
         }
-        Action::Stop { name } => ask_or_clear(&registry::find(&name)?, "stop"),
+        Action::Stop { name } => {
+            show_kept(io::stderr());
+            ask_or_clear(&registry::find(&name)?, "stop")
+        }
         Action::Umount { name } => ask_or_clear(&registry::find(&name)?, "umount"),
         Action::Status { name } => status(&registry::find(&name)?),
         Action::Check { name } => ask_or_open(&registry::find(&name)?, &["check"]),
@@ -272,7 +276,15 @@ fn list() -> Result<(), String> {
         let how = if is_running { "running" } else { "stopped" };
         println!("{name}  {how}  {}", known.directories.join(" "));
     }
+    show_kept(io::stdout());
     Ok(())
+}
+
+/// Removes what jobs with a file system have left, and names what is kept of them.
+fn show_kept(mut out: impl Write) {
+    for kept in leftovers::sweep(&[std::env::temp_dir()]) {
+        let _ = writeln!(out, "{kept}");
+    }
 }
 
 /// Connects to the service, if it runs.

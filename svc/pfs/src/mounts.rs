@@ -111,16 +111,24 @@ pub fn clear_dead(name: &str) -> Result<Option<PathBuf>, String> {
         return Ok(None);
     };
     let path = PathBuf::from(std::ffi::OsString::from_vec(path));
+    Ok(clear_dead_at(name, &path)?.then_some(path))
+}
+
+/// Ends the mount of `name` at `path`, if its service has died. Returns whether there was one.
+///
+/// # Errors
+/// In words.
+pub fn clear_dead_at(name: &str, path: &PathBuf) -> Result<bool, String> {
     let end = Instant::now() + DEAD_WITHIN;
-    while of(name).contains(&path) {
-        if is_dead(&path) {
-            unmount(&path, true).map_err(|reason| {
+    while of(name).contains(path) {
+        if is_dead(path) {
+            unmount(path, true).map_err(|reason| {
                 let shown = path.display();
                 format!(
                     "the service of '{name}' has died, and what it had mounted at {shown} cannot be unmounted: {reason}"
                 )
             })?;
-            return Ok(Some(path));
+            return Ok(true);
         }
         if Instant::now() > end {
             break;
@@ -128,7 +136,7 @@ pub fn clear_dead(name: &str) -> Result<Option<PathBuf>, String> {
         // The service does not answer, and the kernel is still ending it.
         std::thread::sleep(LOOK_EVERY);
     }
-    Ok(None)
+    Ok(false)
 }
 
 /// Whether anything can be mounted here by this user.
