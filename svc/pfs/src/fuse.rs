@@ -3,21 +3,27 @@
 //! The kernel checks permissions (`default_permissions`) and keeps locks; data is never kept in its
 //! page cache, except for what a program maps.
 
+mod values;
+
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use crate::clients::{Clients, Kind};
 use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use margay_fs_stripes::{Allocating, Attr, Fault, Known, Making, Renaming, Setting, Store, kind};
+use margay_fs_stripes::{Allocating, Known, Making, Renaming, Setting, Store, kind};
+
+use crate::clients::{Clients, Kind};
+use crate::near::Near;
+pub use values::now;
+use values::{attr, chosen, errno, file_type};
 
 /// The extended attribute that says how files are spread: bytes of a unit and units of a row.
 /// MPI-IO asks for it.
@@ -36,6 +42,9 @@ const ENTRIES: usize = 256;
 /// Buffers that are kept for reads.
 const BUFFERS: usize = 16;
 
+/// Bytes of a request that takes less time than waking a core.
+const SMALL: usize = 32 << 10;
+
 /// Unit of free space in `statfs`.
 const SPACE_UNIT: u64 = 4096;
 
@@ -45,6 +54,7 @@ pub struct Mounted {
     buffers: Mutex<Vec<Vec<u8>>>,
     times: AccessTimes,
     clients: Arc<Clients>,
+    near: Near,
 }
 
 impl Mounted {
@@ -54,10 +64,16 @@ impl Mounted {
             buffers: Mutex::default(),
             times,
             clients,
+            near: Near::default(),
         }
     }
 
     fn count(&self, request: &Request, kind: Kind) {
+        let is_small = match kind {
+            Kind::Read(bytes) | Kind::Write(bytes) => bytes <= SMALL,
+            Kind::Other => true,
+        };
+        self.near.serves(request.pid(), is_small);
         self.clients.count(request.uid(), request.pid(), kind);
     }
 
@@ -65,99 +81,6 @@ impl Mounted {
         if self.times != AccessTimes::Never {
             self.store.accessed(ino, self.times == AccessTimes::Always);
         }
-    }
-}
-
-fn errno(fault: Fault) -> Errno {
-    match fault {
-        Fault::Missing => Errno::ENOENT,
-        Fault::Exists => Errno::EEXIST,
-        Fault::NoFolder => Errno::ENOTDIR,
-        Fault::Folder => Errno::EISDIR,
-        Fault::NotEmpty => Errno::ENOTEMPTY,
-        Fault::Refused => Errno::EPERM,
-        Fault::Invalid => Errno::EINVAL,
-        Fault::LongName => Errno::ENAMETOOLONG,
-        Fault::TooLarge => Errno::EFBIG,
-        Fault::TooManyLinks => Errno::EMLINK,
-        Fault::NoAttribute => Errno::NO_XATTR,
-        Fault::NoData => Errno::ENXIO,
-        Fault::NoSpace => Errno::ENOSPC,
-        Fault::Unsupported => Errno::EOPNOTSUPP,
-        Fault::Broken => Errno::EIO,
-    }
-}
-
-fn time(nanoseconds: i64) -> SystemTime {
-    let distance = Duration::from_nanos(nanoseconds.unsigned_abs());
-    let time = if nanoseconds < 0 {
-        UNIX_EPOCH.checked_sub(distance)
-    } else {
-        UNIX_EPOCH.checked_add(distance)
-    };
-    time.unwrap_or(UNIX_EPOCH)
-}
-
-fn nanoseconds(time: SystemTime) -> i64 {
-    let clamp = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => clamp(since),
-        Err(before) => -clamp(before.duration()),
-    }
-}
-
-/// The clock of the store.
-pub fn now() -> i64 {
-    nanoseconds(SystemTime::now())
-}
-
-fn chosen(time: Option<TimeOrNow>) -> Option<i64> {
-    time.map(|time| match time {
-        TimeOrNow::Now => now(),
-        TimeOrNow::SpecificTime(time) => nanoseconds(time),
-    })
-}
-
-fn file_type(mode: u32) -> FileType {
-    match mode & kind::MASK {
-        kind::FOLDER => FileType::Directory,
-        kind::LINK => FileType::Symlink,
-        kind::FIFO => FileType::NamedPipe,
-        kind::CHARACTER => FileType::CharDevice,
-        kind::BLOCK => FileType::BlockDevice,
-        kind::SOCKET => FileType::Socket,
-        _ => FileType::RegularFile,
-    }
-}
-
-fn attr(known: &Known) -> FileAttr {
-    let Attr {
-        mode,
-        uid,
-        gid,
-        nlink,
-        rdev,
-        size,
-        atime,
-        mtime,
-        ctime,
-    } = known.attr;
-    FileAttr {
-        ino: INodeNo(known.ino),
-        size,
-        blocks: known.blocks,
-        atime: time(atime),
-        mtime: time(mtime),
-        ctime: time(ctime),
-        crtime: UNIX_EPOCH,
-        kind: file_type(mode),
-        perm: (mode & 0o7777) as u16,
-        nlink,
-        uid,
-        gid,
-        rdev,
-        blksize: 4096,
-        flags: 0,
     }
 }
 
@@ -216,6 +139,8 @@ impl Filesystem for Mounted {
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_DONT_MASK,
             InitFlags::FUSE_POSIX_ACL,
         ];
@@ -546,6 +471,52 @@ impl Filesystem for Mounted {
                     return reply.ok();
                 }
                 after = entry.next;
+            }
+        }
+    }
+
+    /// Entries with what a program asks of each of them next.
+    fn readdirplus(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        self.count(request, Kind::Other);
+        if offset == 0 {
+            self.accessed(ino.0);
+        }
+        let mut after = offset;
+        loop {
+            let entries = match self.store.list(ino.0, after, ENTRIES) {
+                Ok(entries) => entries,
+                Err(fault) => return reply.error(errno(fault)),
+            };
+            if entries.is_empty() {
+                return reply.ok();
+            }
+            for entry in entries {
+                // The kernel has the directory and the one above it already, and keeps no
+                // reference to them.
+                let is_dots = [&b"."[..], b".."].contains(&entry.name.as_slice());
+                let known = if is_dots {
+                    self.store.getattr(entry.ino)
+                } else {
+                    self.store.lookup(ino.0, &entry.name)
+                };
+                after = entry.next;
+                // One that was removed meanwhile is left out.
+                let Ok(known) = known else { continue };
+                let name = OsStr::from_bytes(&entry.name);
+                let (ino, attr) = (INodeNo(known.ino), attr(&known));
+                if reply.add(ino, entry.next, name, &KEPT, &attr, Generation(0)) {
+                    if !is_dots {
+                        self.store.forget(known.ino, 1);
+                    }
+                    return reply.ok();
+                }
             }
         }
     }

@@ -10,6 +10,7 @@ mod fuse;
 mod job;
 mod leftovers;
 mod mounts;
+mod near;
 mod registry;
 mod serve;
 mod service;
