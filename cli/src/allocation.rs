@@ -3,12 +3,13 @@
 //!
 //! | system | hosts and places | agents are started by |
 //! | --- | --- | --- |
+//! | Margay's own queue | `MARGAY_JOB_HOSTS` | `ssh` |
 //! | Slurm | `SLURM_JOB_NODELIST`, `SLURM_TASKS_PER_NODE` | `srun`, one for each host |
 //! | PBS | the file `PBS_NODEFILE`: a line for each place | `ssh` |
 //! | LSF | the file `LSB_DJOB_HOSTFILE`, or `LSB_MCPU_HOSTS` | `blaunch` |
 //! | Grid Engine | the file `PE_HOSTFILE`: host, places, ... | `qrsh -inherit` |
 
-use crate::hosts::HostList;
+use crate::hosts::{HostList, hosts};
 use crate::options::RunOptions;
 
 /// What starts an agent within Slurm's allocation: a step of its own, beside others, with all cores
@@ -17,6 +18,10 @@ const SRUN: &str = "env -u SLURM_NTASKS_PER_NODE -u SLURM_EXACT -u SLURM_EXCLUSI
                     SLURM_CPU_BIND=none srun -u -Q -N1 -n1 --mpi=none -w %h sh -c";
 const BLAUNCH: &str = "blaunch %h sh -c";
 const QRSH: &str = "qrsh -inherit %h sh -c";
+
+/// The variable of the processes of a job of the queue that names its hosts, with the tasks of
+/// each.
+const ENV_HOSTS: &str = "MARGAY_JOB_HOSTS";
 
 /// From this number on, Slurm's steps are none that srun made: the batch script, an interactive
 /// shell.
@@ -40,9 +45,15 @@ pub fn allocation(
     read: impl Fn(&str) -> Result<String, String>,
 ) -> Result<Option<Allocation>, String> {
     let own = |name: &str| variable(name).filter(|value| !value.is_empty());
-    // Margay's own queue sets the variables of others for scripts, and runs jobs on this machine.
+    // Margay's own queue sets the variables of others for scripts. Its jobs run on the host on
+    // which they begin, unless it says otherwise.
     if own(crate::job::ENV_TASKS).is_some() {
-        return Ok(None);
+        let Some(text) = own(ENV_HOSTS) else {
+            return Ok(None);
+        };
+        let list = hosts(&text).map_err(|why| format!("{ENV_HOSTS}={text}: {why}"))?;
+        let shell = None;
+        return Ok(Some(Allocation { list, shell }));
     }
     let file = |name: &str, path: &str| {
         let text = read(path).map_err(|why| format!("{name}={path}: {why}"));
@@ -194,6 +205,11 @@ mod tests {
                 "LSB_JOBID=1;LSB_MCPU_HOSTS=a 4 b 2",
                 &[("a", 4), ("b", 2)],
                 true,
+            ),
+            (
+                "MARGAY_JOB_TASKS=3;MARGAY_JOB_HOSTS=a:2,b:1;SLURM_JOB_ID=7;SLURM_JOB_NODELIST=a,b",
+                &[("a", 2), ("b", 1)],
+                false,
             ),
             ("JOB_ID=1;PE_HOSTFILE=sge", &[("a", 2), ("b.x", 1)], true),
         ] {

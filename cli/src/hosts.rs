@@ -70,6 +70,19 @@ impl HostList {
         }
     }
 
+    /// Returns each host once, with the sum of the places that the list says, if it says any.
+    #[must_use]
+    pub fn distinct(&self) -> Vec<(String, Option<u32>)> {
+        let mut distinct: Vec<(String, Option<u32>)> = Vec::new();
+        for (name, places) in &self.list {
+            match distinct.iter_mut().find(|(other, _)| other == name) {
+                Some((_, sum)) => *sum = sum.zip(*places).map(|(a, b)| a.saturating_add(b)),
+                None => distinct.push((name.clone(), *places)),
+            }
+        }
+        distinct
+    }
+
     /// Returns the hosts of a list of nodes as Slurm writes it, with the places of each; where
     /// there are fewer numbers than nodes, the others have one place.
     ///

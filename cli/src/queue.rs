@@ -10,15 +10,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use margay_core_queue::{Phase, Wishes, duration, script, shown};
+use margay_job_launch::hosts::is_this_machine;
+use margay_job_launch::plan::Hosts;
 use margay_svc_queue_wire::{
-    Answer, Bytes, JobRow, Order, PROGRAM, Place, READY, Request, Shared, Target, ask, connect,
-    converse, state,
+    Answer, Bytes, HostSpec, JobRow, MachineSpec, Order, PROGRAM, Place, READY, Request, Shared,
+    Target, ask, connect, converse, state,
 };
 use margay_sys_os::process::{beside, open_log};
 use margay_sys_os::signal::take_defaults_in;
 use serde_json::Value;
 
+use crate::allocation::allocation;
 use crate::bench::replace;
+use crate::hosts::HostList;
 use crate::queue_options::{
     DownOptions, ExplainOptions, JobsOptions, QueueOptions, SetOptions, SubmitOptions, UpOptions,
 };
@@ -33,6 +37,10 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     if connect(&place)?.is_some() {
         return show_machine("the queue is up already");
     }
+    let spec = match machine(options)? {
+        Some(spec) => Some(serde_json::to_string(&spec).map_err(|error| error.to_string())?),
+        None => None,
+    };
     let log = place.log();
     let failed = |error: io::Error| format!("cannot start the queue: {error}");
     let file = open_log(&log).map_err(failed)?;
@@ -40,7 +48,7 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     let mut command = Command::new(&program);
     command
         .arg("serve")
-        .args(options.slots.map(|slots| slots.to_string()))
+        .args(spec)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(file);
@@ -73,6 +81,45 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     }
 }
 
+/// The machine that is asked for; none where nothing says what it is.
+fn machine(options: &UpOptions) -> Result<Option<MachineSpec>, String> {
+    let list = options.hosts.as_ref().or(options.hostfile.as_ref());
+    let (list, shell) = match list {
+        Some(list) => (Some(list.clone()), None),
+        None => {
+            let variable = |name: &str| env::var(name).ok();
+            let read = |path: &str| fs::read_to_string(path).map_err(|error| error.to_string());
+            let found = allocation(variable, read)?;
+            found.map_or((None, None), |found| (Some(found.list), found.shell))
+        }
+    };
+    let named = options.launcher_exec.as_deref().or(shell);
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+    let shell: Vec<String> = match named.map(words) {
+        Some(words) if !Vec::is_empty(&words) => words,
+        _ => Hosts::SHELL.map(str::to_owned).to_vec(),
+    };
+    let hosts: Vec<HostSpec> = (list.as_ref().map(HostList::distinct).unwrap_or_default())
+        .into_iter()
+        .filter(|(_, slots)| *slots != Some(0))
+        .map(|(name, slots)| HostSpec { name, slots })
+        .collect();
+    match &hosts[..] {
+        [] if options.slots.is_none() => Ok(None),
+        // This host alone: a machine as without a list.
+        [only] if is_this_machine(&only.name) => Ok(Some(MachineSpec {
+            slots: options.slots.or(only.slots),
+            hosts: Vec::new(),
+            shell,
+        })),
+        _ => Ok(Some(MachineSpec {
+            slots: options.slots,
+            hosts,
+            shell,
+        })),
+    }
+}
+
 /// Replaces this process by the queue's program, which has the commands of other batch systems;
 /// returns only with the reason why that failed.
 pub fn other_system(arguments: &[OsString]) -> String {
@@ -81,10 +128,25 @@ pub fn other_system(arguments: &[OsString]) -> String {
 
 fn show_machine(what: &str) -> Result<(), String> {
     match ask(&Request::Machine)? {
-        Answer::Machine(machine) => print(&format!(
-            "{what}: {} slots on {}, {} running, {} waiting (process {})\n",
-            machine.slots, machine.host, machine.running, machine.waiting, machine.head
-        )),
+        Answer::Machine(machine) => {
+            for host in machine.hosts.iter().filter(|host| !host.is_up) {
+                let text = format!("margay: host {} is down: {}\n", host.name, host.note);
+                let _ = io::stderr().write_all(text.as_bytes());
+            }
+            let there = machine.hosts.iter().filter(|host| host.is_up);
+            let place = match machine.hosts.len() {
+                0 => machine.host.clone(),
+                all => format!("{} of {all} hosts", there.clone().count()),
+            };
+            let slots = match machine.hosts.len() {
+                0 => machine.slots,
+                _ => there.map(|host| host.slots).sum(),
+            };
+            print(&format!(
+                "{what}: {slots} slots on {place}, {} running, {} waiting (process {})\n",
+                machine.running, machine.waiting, machine.head
+            ))
+        }
         other => show(other),
     }
 }
@@ -104,6 +166,21 @@ pub fn set(options: &SetOptions) -> Result<(), String> {
 /// In words.
 pub fn node() -> Result<(), String> {
     match ask(&Request::Machine)? {
+        Answer::Machine(machine) if !machine.hosts.is_empty() => {
+            let head = ["NODE", "STATE", "SLOTS", "USED", "RUNNING", "NOTE"];
+            let mut lines = vec![head.map(str::to_owned).to_vec()];
+            lines.extend(machine.hosts.iter().map(|host| {
+                vec![
+                    host.name.clone(),
+                    host.state().to_owned(),
+                    host.slots.to_string(),
+                    host.used.to_string(),
+                    host.running.to_string(),
+                    host.note.clone(),
+                ]
+            }));
+            print(&table(&lines))
+        }
         Answer::Machine(machine) => print(&table(&[
             ["NODE", "SLOTS", "USED", "RUNNING", "WAITING"]
                 .map(str::to_owned)

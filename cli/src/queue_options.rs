@@ -6,12 +6,29 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use margay_svc_queue_wire::Target;
 
-/// Start the queue of this machine: it runs the jobs of this user, in the background.
+use crate::hosts::{HostList, host_file, hosts};
+
+/// Start the queue of this machine: it runs the jobs of this user, in the background. With several
+/// hosts, or in an allocation of another batch system, the queue has the slots of all of them.
 #[derive(Clone, Debug, Args)]
 pub struct UpOptions {
-    /// Slots for jobs [default: the usable cores]
+    /// Slots for jobs, of each host [default: the usable cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub slots: Option<u32>,
+    /// Run jobs on these hosts: a,b:4,node[01-04]; this one as well, if it is in the list
+    #[arg(long, visible_alias = "host", value_name = "LIST", value_parser = hosts)]
+    pub hosts: Option<HostList>,
+    /// The same from a file, with a line for each host
+    #[arg(long, visible_alias = "machinefile", value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = host_file, conflicts_with = "hosts")]
+    pub hostfile: Option<HostList>,
+    /// The remote shell, with its options [default: ssh -x -o BatchMode=yes -o ConnectTimeout=10]
+    #[arg(
+        long,
+        env = "MARGAY_RSH",
+        value_name = "COMMAND",
+        hide_env_values = true
+    )]
+    pub launcher_exec: Option<String>,
 }
 
 /// End the queue. Jobs that wait are kept for the next `margay up`.

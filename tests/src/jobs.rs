@@ -15,7 +15,7 @@ use margay_sys_os::signal;
 use crate::{command, program, scratch, stage, succeed};
 
 /// The variable by which a test finds the processes of its own job.
-const MARK: &str = "MARGAY_TEST_MARK";
+pub const MARK: &str = "MARGAY_TEST_MARK";
 
 /// How long a test waits for what must happen at once, on a machine that does other things too.
 pub const SOON: Duration = Duration::from_secs(10);

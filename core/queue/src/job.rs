@@ -66,7 +66,16 @@ pub enum Phase {
 /// [`Scheduler::tag`](crate::Scheduler::tag) numbers them.
 pub type Tag = u32;
 
+/// Slots of a host that a job has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its place in the list of hosts.
+    pub host: u32,
+    pub slots: u32,
+}
+
 /// A job as the scheduler sees it.
+// Fields: what is asked for, whose it is, and how far it has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
     pub id: JobId,
@@ -76,6 +85,12 @@ pub struct Job {
     pub array_limit: Option<u32>,
     /// Slots that it needs, at least 1.
     pub slots: u32,
+    /// As many of them are of one host, where there are several; 0 and 1 are the same.
+    pub slots_together: u32,
+    /// On how many hosts it is to run; none where that does not matter.
+    pub nodes: Option<u32>,
+    /// Where it runs, on a machine of several hosts.
+    pub parts: Vec<Part>,
     /// Memory that it asked for, in MiB; 0 when it did not.
     pub memory_mib: u64,
     /// Its time limit in seconds; none when it may run for ever.

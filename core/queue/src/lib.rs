@@ -7,6 +7,7 @@
 mod job;
 mod pass;
 mod pattern;
+mod places;
 mod profile;
 pub mod replay;
 mod rules;
@@ -18,9 +19,10 @@ mod time;
 mod usage;
 mod wishes;
 
-pub use job::{After, Dependency, End, Job, JobId, Phase, Tag};
+pub use job::{After, Dependency, End, Job, JobId, Part, Phase, Tag};
 pub use pass::{Decision, Outside, Reason, refusal};
 pub use pattern::{Names, expand};
+pub use places::Host;
 pub use rules::{AccountRules, Backfill, QUEUE, QueueRules, Reservation, Settings};
 pub use scheduler::{Ends, Scheduler};
 pub use time::{duration, shown};

@@ -9,6 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::job::{Dependency, Job, JobId, Phase, Tag};
+use crate::places::{keep_free, place, take};
 use crate::profile::{Profile, Room};
 use crate::rules::{Backfill, Counts};
 use crate::scheduler::{QueuedJob, Scheduler};
@@ -68,6 +69,8 @@ pub enum Reason {
         needed: u64,
         expected: Option<u64>,
     },
+    /// Enough slots are free, but not as it asks for: as many of one host, or on as many hosts.
+    Places { slots: u32, nodes: Option<u32> },
     /// It is the first in the queue, and would run into a reservation.
     Reserved { expected: Option<u64> },
     /// Enough is free, but its start would delay another job. With a limit of this many seconds
@@ -125,6 +128,8 @@ struct Pass<'a> {
     /// How many jobs are promised a time.
     depth: usize,
     free: Room,
+    /// Of each host, where there are several.
+    places: Vec<Room>,
     /// Made when the first job finds no room.
     profile: Option<Profile>,
     first: Option<JobId>,
@@ -214,7 +219,8 @@ impl Scheduler {
             state: self,
             now,
             depth,
-            free: self.machine.minus(self.used),
+            free: self.machine().minus(self.used),
+            places: self.free_of_hosts(),
             profile: None,
             first: None,
             is_closed: false,
@@ -294,7 +300,7 @@ impl Scheduler {
         };
         let mut running: Vec<&Job> = self.running.iter().filter_map(|id| self.job(*id)).collect();
         running.sort_by_key(|job| (std::cmp::Reverse(job.slots), job.id));
-        let mut free = self.machine.minus(self.used);
+        let mut free = self.machine().minus(self.used);
         for reserved in self.reservations.values() {
             if (reserved.from_s..reserved.until_s).contains(&now_s) {
                 free = free.minus(Room::new(reserved.slots, reserved.memory_mib));
@@ -325,6 +331,26 @@ fn slots(room: Room) -> u32 {
 impl Pass<'_> {
     /// Why a job does not start now.
     fn look(&mut self, queued: &QueuedJob) -> Option<Reason> {
+        let reason = self.look_at_room(queued);
+        let job = &queued.job;
+        if reason.is_some() || self.places.is_empty() || place(&self.places, job).is_some() {
+            return reason;
+        }
+        // Nothing that comes later scatters what it waits for.
+        if self.first.is_none() {
+            self.first = Some(job.id);
+            let expected = self.promise(queued).filter(|at| *at > self.now);
+            self.decision.first = Some((job.id, expected));
+            keep_free(&mut self.places, &self.state.hosts, job);
+        }
+        Some(Reason::Places {
+            slots: job.slots_together.max(1),
+            nodes: job.nodes,
+        })
+    }
+
+    /// The same without a look at where the room is.
+    fn look_at_room(&mut self, queued: &QueuedJob) -> Option<Reason> {
         let job = &queued.job;
         if let Some(reason) = self.limited(job) {
             return Some(reason);
@@ -519,6 +545,7 @@ impl Pass<'_> {
         };
         count(self.in_queue.entry(job.queue).or_default());
         count(self.of_user.entry((job.queue, job.user)).or_default());
+        take(&mut self.places, job);
         let need = queued.need();
         if let Some(tag) = job.reservation {
             let used = self.in_reservation.entry(tag).or_default();

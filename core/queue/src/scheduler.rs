@@ -1,6 +1,7 @@
 //! The jobs that wait or run, in the order in which they are looked at. Each change costs little,
 //! whatever the length of the queue; what is decided is in [`pass`](crate::pass).
 
+mod hosts;
 mod progress;
 mod ranks;
 
@@ -8,6 +9,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::job::{Dependency, End, Job, JobId, Phase, Tag};
+use crate::places::Host;
 use crate::profile::Room;
 use crate::rules::{AccountRules, Counts, QueueRules, Reservation, Settings};
 use crate::usage::Usage;
@@ -36,7 +38,11 @@ pub type Ends<'a> = &'a dyn Fn(JobId) -> Vec<End>;
 // Fields: the rules, the jobs, and sums over them that each change keeps up to date.
 #[derive(Debug, Default)]
 pub struct Scheduler {
-    pub(crate) machine: Room,
+    machine: Room,
+    /// Where there are several.
+    pub(crate) hosts: Vec<Host>,
+    /// What jobs use of each of them.
+    in_hosts: Vec<Room>,
     pub(crate) settings: Settings,
     tags: HashMap<String, Tag>,
     pub(crate) texts: Vec<String>,
@@ -156,6 +162,7 @@ impl Scheduler {
         let running: Vec<JobId> = self.running.iter().copied().collect();
         self.ends.clear();
         self.used = Room::default();
+        self.in_hosts.fill(Room::default());
         self.in_reservation.clear();
         for id in running {
             self.occupy(id, true);
@@ -325,6 +332,15 @@ impl Scheduler {
         let Phase::Running(since) = queued.job.phase else {
             return;
         };
+        for (host, part) in crate::places::parts_of(&queued.job) {
+            if let Some(room) = self.in_hosts.get_mut(host) {
+                *room = if is_more {
+                    room.plus(part)
+                } else {
+                    room.minus(part)
+                };
+            }
+        }
         let need = queued.need();
         let change = |room: &mut Room| {
             *room = if is_more {
@@ -351,8 +367,9 @@ impl Scheduler {
         }
     }
 
-    /// A waiting job runs now.
+    /// A waiting job runs now. On a machine of several hosts its parts say where.
     pub fn start(&mut self, id: JobId, now_s: u64) {
+        self.choose_hosts(id);
         self.shift(id, Phase::Running(now_s));
         self.run(id, true);
     }
@@ -363,6 +380,7 @@ impl Scheduler {
         self.run(id, false);
         if let Some(queued) = self.jobs.get_mut(&id) {
             queued.is_ending = false;
+            queued.job.parts.clear();
         }
         self.shift(id, Phase::Waiting);
     }

@@ -51,6 +51,14 @@ impl Size {
         self.memory_mib.or_else(by_slots)
     }
 
+    /// On how many hosts the tasks are to be, on a machine of several; none where it does not
+    /// matter.
+    #[must_use]
+    pub fn hosts(&self) -> Option<u32> {
+        let by_tasks = || Some(self.tasks?.div_ceil(self.tasks_per_node?.max(1)));
+        self.nodes.or_else(by_tasks)
+    }
+
     /// The number of slots, on a machine that has `slots`. One node is one slot at least.
     #[must_use]
     pub fn slots(&self, slots: u32) -> u32 {

@@ -250,6 +250,7 @@ mod tests {
             running: 0,
             waiting: 0,
             head: 1,
+            hosts: Vec::new(),
         };
         assert_eq!(mesh(&machine, &[], 80, true), ". . . .\n. . . .\n. .\n");
         assert!(view(&machine, &[], (24, 80), true).contains("0 of 10 slots used"));

@@ -5,6 +5,7 @@
 mod ask;
 mod bytes;
 mod detail;
+mod hosts;
 mod line;
 mod place;
 
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 pub use ask::{ask, converse};
 pub use bytes::Bytes;
 pub use detail::{Cause, Change, Detail};
+pub use hosts::{HostRow, HostSpec, MachineSpec};
 pub use line::{MOST_BYTES, read, write};
 pub use place::{Place, connect};
 
@@ -86,6 +88,9 @@ pub struct Machine {
     pub waiting: usize,
     /// The head's process.
     pub head: u32,
+    /// Where there are several.
+    #[serde(default)]
+    pub hosts: Vec<HostRow>,
 }
 
 /// What the orders of one request have in common.

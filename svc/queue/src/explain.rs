@@ -45,6 +45,10 @@ pub fn short(reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u64) -> Str
             "{needed} MiB needed, {free} free{}",
             expected_words(*expected, now_s)
         ),
+        Reason::Places { slots, nodes: None } => format!("{slots} slots of one host needed"),
+        Reason::Places {
+            nodes: Some(nodes), ..
+        } => format!("slots on {nodes} hosts needed"),
         Reason::Reserved { expected } => {
             format!(
                 "would run into a reservation{}",
@@ -134,6 +138,10 @@ pub fn long(job: &str, reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u
         ),
         Reason::QueueLimit { .. } => format!(
             "job {job} waits for others to end: {}\n",
+            short(reason, name, now_s)
+        ),
+        Reason::Places { .. } => format!(
+            "job {job} finds no place: {}; enough slots are free, but on other hosts\n  to see them: margay node\n",
             short(reason, name, now_s)
         ),
         Reason::Budget => format!(

@@ -23,11 +23,14 @@ use margay_core_queue::{End, JobId, Warning};
 use margay_svc_queue_wire::{Bytes, Usage};
 use serde::{Deserialize, Serialize};
 
+use crate::site::{Away, HostPart};
+
 /// Bytes that are kept on the disk for `end`, so that a full disk does not lose how a job ended.
 const END_BYTES: usize = 2048;
 
 /// What a supervisor runs.
-#[derive(Debug, Serialize, Deserialize)]
+// Fields: what a job is when all names are known; each is read once.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobOrder {
     pub job: JobId,
     /// The text of the script; else the first argument is the program.
@@ -56,6 +59,12 @@ pub struct JobOrder {
     pub warning: Option<Warning>,
     /// The lines of the file of nodes.
     pub nodes: String,
+    /// Where its slots are, on a machine of several hosts.
+    #[serde(default)]
+    pub parts: Vec<HostPart>,
+    /// The other host on which it begins.
+    #[serde(default)]
+    pub away: Option<Away>,
 }
 
 /// A signal for the processes of a job.
@@ -74,6 +83,13 @@ pub struct JobEnd {
     pub ended: u64,
     pub usage: Usage,
     pub note: String,
+    /// Not where the host on which it was to begin could not be reached.
+    #[serde(default = "yes")]
+    pub has_begun: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What a job's folder says of it.
@@ -314,6 +330,7 @@ mod tests {
             ended: 7,
             usage: Usage::default(),
             note: "n".repeat(5000),
+            has_begun: true,
         };
         folder.end(&end).unwrap();
         assert!(matches!(folder.look().unwrap(), Found::Ended(e) if e.end == End::Exit(3)));

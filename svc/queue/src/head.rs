@@ -3,6 +3,7 @@
 
 mod accept;
 mod change;
+mod hosts;
 mod inform;
 mod show;
 mod watch;
@@ -21,6 +22,7 @@ use crate::files::JobFolder;
 use crate::line::Message;
 use crate::store::{Entry, FILE, Finish, Store, Which};
 use crate::{log, now_s};
+pub use hosts::Hosts;
 use watch::{IdleSupervisor, Watched};
 
 /// What the head has at hand.
@@ -36,10 +38,13 @@ pub struct Resources {
 }
 
 /// The head.
+// Fields: the store, the machine, the jobs, and what is to be stored or looked at.
 #[derive(Debug)]
 pub struct Head {
     store: Store,
     resources: Resources,
+    /// Where there are several.
+    hosts: Option<Hosts>,
     entries: BTreeMap<JobId, Entry>,
     scheduler: Scheduler,
     watched: HashMap<JobId, Watched>,
@@ -106,7 +111,7 @@ impl Head {
     ///
     /// # Errors
     /// In words.
-    pub fn open(resources: Resources) -> Result<Head, String> {
+    pub fn open(resources: Resources, hosts: Option<Hosts>) -> Result<Head, String> {
         let store = Store::open(&resources.folder.join(FILE))?;
         let settings = store.settings()?;
         let has_restarted = has_restarted(&resources.folder)?;
@@ -115,6 +120,7 @@ impl Head {
             last: store.last()?,
             store,
             resources,
+            hosts,
             entries: BTreeMap::new(),
             scheduler,
             watched: HashMap::new(),
@@ -127,6 +133,7 @@ impl Head {
             letters: Vec::new(),
         };
         head.charge_all()?;
+        head.use_hosts();
         for entry in head.store.live()? {
             head.take(entry);
         }
@@ -154,6 +161,9 @@ impl Head {
     /// Gives the scheduler a job that waits or runs.
     fn take(&mut self, mut entry: Entry) {
         entry.number(&mut self.scheduler);
+        if let Phase::Running(_) = entry.job.phase {
+            entry.job.parts = self.find_parts(entry.job.id, entry.runs);
+        }
         let store = &self.store;
         let ended = |id: JobId| {
             let rows = store.ended(Which::Of(id)).unwrap_or_default();

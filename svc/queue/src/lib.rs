@@ -4,17 +4,27 @@
 //! it runs recorded workloads. Under the names of other batch systems' commands it is these.
 #![forbid(unsafe_code)]
 
+mod agent;
+mod agents;
+mod away;
+mod claim;
 mod explain;
 mod files;
 mod head;
+mod hearing;
 mod line;
 mod mail;
+mod output;
 mod prepare;
 mod replay;
 mod serve;
+mod shell;
+mod site;
 mod store;
 mod supervise;
+mod there;
 mod variables;
+mod wire;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -65,10 +75,13 @@ pub fn main() -> ExitCode {
         }
         ["task", ..] => return with_code(batch::task(&arguments[1..])).into(),
         ["serve"] => serve::serve(None),
-        ["serve", slots] => match slots.parse() {
-            Ok(slots) => serve::serve(Some(slots)),
-            Err(_) => Err(format!("'{slots}' is no number of slots")),
+        ["serve", spec] => match serde_json::from_str(spec) {
+            Ok(spec) => serve::serve(Some(spec)),
+            Err(error) => Err(format!("'{spec}' describes no machine: {error}")),
         },
+        ["agent"] => agent::agent(),
+        ["there"] => there::outer(),
+        ["there", "inner"] => there::inner(),
         ["replay", file] => replay::replay(Path::new(file), false),
         ["replay", file, "--json"] => replay::replay(Path::new(file), true),
         ["make-log", jobs, slots, seed] => replay::make(jobs, slots, seed),

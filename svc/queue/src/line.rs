@@ -113,6 +113,15 @@ impl SupervisorLine {
         Self::of(io::stdin().as_fd().try_clone_to_owned()?)
     }
 
+    /// None: no head is heard.
+    #[must_use]
+    pub fn none() -> SupervisorLine {
+        SupervisorLine {
+            stream: None,
+            heard: Vec::new(),
+        }
+    }
+
     fn of(end: OwnedFd) -> io::Result<SupervisorLine> {
         set_nonblocking(end.as_fd())?;
         Ok(SupervisorLine {

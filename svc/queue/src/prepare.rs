@@ -7,6 +7,7 @@ use margay_core_queue::{Dialect, Joined, Names, Wishes, expand, script};
 use margay_svc_queue_wire::{Bytes, Order, Shared, pbs_name};
 
 use crate::files::{JobFolder, JobOrder};
+use crate::site::{Away, Site};
 use crate::store::Entry;
 use crate::variables::{self, variable};
 
@@ -176,14 +177,14 @@ fn in_path(path: &str, dialect: Dialect, entry: &Entry, shared: &Shared, host: &
 
 /// Finds out where the output of a job goes.
 #[must_use]
-pub fn outputs(entry: &Entry, shared: &Shared, wishes: &Wishes, host: &str) -> Outputs {
+pub fn outputs(entry: &Entry, shared: &Shared, wishes: &Wishes, site: Site<'_>) -> Outputs {
     let dialect = wishes.dialect.unwrap_or_default();
-    let names = names_of(entry, shared, host);
+    let names = names_of(entry, shared, site.node);
     let [usual_out, usual_err] = usual_names(dialect, entry).map(|name| expand(&name, &names));
     let named = |pattern: &Option<String>| {
         let pattern = pattern.as_ref()?;
         Some(expand(
-            &in_path(pattern, dialect, entry, shared, host),
+            &in_path(pattern, dialect, entry, shared, site.server),
             &names,
         ))
     };
@@ -214,7 +215,8 @@ pub fn job_order(
     entry: &Entry,
     shared: &Shared,
     order: &Order,
-    host: &str,
+    site: Site<'_>,
+    away: Option<Away>,
     folder: &JobFolder,
     program: &Path,
 ) -> JobOrder {
@@ -224,10 +226,10 @@ pub fn job_order(
         stdout,
         stderr,
         names,
-    } = outputs(entry, shared, wishes, host);
+    } = outputs(entry, shared, wishes, site);
     let home = || variable(shared, "HOME").map(|home| Bytes::from(home.to_vec()));
     let asked = wishes.directory.as_ref().map(|directory| {
-        let directory = in_path(directory, dialect, entry, shared, host);
+        let directory = in_path(directory, dialect, entry, shared, site.server);
         let directory = Path::new(&shared.directory.0).join(directory);
         Bytes(directory.into_os_string())
     });
@@ -239,7 +241,7 @@ pub fn job_order(
     let slots = entry.job.slots;
     JobOrder {
         job: entry.job.id,
-        environment: variables::environment(entry, shared, wishes, host, folder, program),
+        environment: variables::environment(entry, shared, wishes, site, folder, program),
         script: order.script.clone(),
         arguments: order.arguments.clone(),
         directory,
@@ -247,14 +249,22 @@ pub fn job_order(
         stderr: stderr.map(place),
         names,
         stdin: wishes.input.as_ref().map(|path| {
-            let path = in_path(path, dialect, entry, shared, host);
-            place(expand(&path, &names_of(entry, shared, host)))
+            let path = in_path(path, dialect, entry, shared, site.server);
+            place(expand(&path, &names_of(entry, shared, site.node)))
         }),
         shell: wishes.shell.clone().filter(|shell| shell.starts_with('/')),
         is_append: wishes.output.is_append,
         limit_s: entry.job.limit_s,
         memory_mib: Some(entry.job.memory_mib).filter(|&mib| mib > 0),
         warning: wishes.warning,
-        nodes: format!("{host}\n").repeat(wishes.size.tasks().min(slots) as usize),
+        nodes: match site.parts {
+            [] => format!("{}\n", site.node).repeat(wishes.size.tasks().min(slots) as usize),
+            parts => parts
+                .iter()
+                .map(|part| format!("{}\n", part.host).repeat(part.tasks as usize))
+                .collect(),
+        },
+        parts: site.parts.to_vec(),
+        away,
     }
 }

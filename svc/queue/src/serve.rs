@@ -11,14 +11,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use margay_core_queue::JobId;
-use margay_svc_queue_wire::{Answer, MOST_BYTES, PROGRAM, Place, READY, Request, read, write};
+use margay_svc_queue_wire::{
+    Answer, MOST_BYTES, MachineSpec, PROGRAM, Place, READY, Request, read, write,
+};
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
 use margay_sys_os::port::{is_trusted, peer};
 use margay_sys_os::process::{Reaped, beside, host_name, lead_session, reap};
 use margay_sys_os::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SignalFd, SignalSet};
-use margay_sys_os::{cpu, memory};
 
-use crate::head::{Head, Resources};
+use crate::agent::HostFacts;
+use crate::agents::Agents;
+use crate::claim::{self, Claimant};
+use crate::head::{Head, Hosts, Resources};
 use crate::store;
 
 /// Commands that are served at the same time; those that wait for jobs are among them.
@@ -50,6 +54,8 @@ struct Service {
     /// A byte wakes the main thread.
     wake: UnixStream,
     is_over: AtomicBool,
+    /// The machine of the next head is that of this one, which has left jobs.
+    is_left: AtomicBool,
     commands: AtomicUsize,
 }
 
@@ -80,12 +86,12 @@ struct Waits {
 ///
 /// # Errors
 /// In words; the first line of the standard output has them as well.
-pub fn serve(slots: Option<u32>) -> Result<(), String> {
+pub fn serve(spec: Option<MachineSpec>) -> Result<(), String> {
     lead_session();
     // Before there are other threads, so that all of them have the signals blocked.
     let set = SignalSet::of(&[SIGHUP, SIGINT, SIGTERM, SIGCHLD]);
     set.block();
-    let begun = begin(slots, &set);
+    let begun = begin(spec, &set);
     let said = match &begun {
         Ok(_) => READY.to_owned(),
         Err(text) => text.replace('\n', " "),
@@ -95,12 +101,16 @@ pub fn serve(slots: Option<u32>) -> Result<(), String> {
     let (service, mut waits) = begun?;
     attend(&service, &mut waits);
     see_off(&service);
+    service.head().end_hosts();
+    if !service.is_left.load(Ordering::SeqCst) {
+        let _ = fs::remove_file(machine_file(&waits.place));
+    }
     let _ = fs::remove_file(waits.place.address());
     let _ = fs::remove_file(&waits.socket);
     service.head().close()
 }
 
-fn begin(slots: Option<u32>, set: &SignalSet) -> Result<(Arc<Service>, Waits), String> {
+fn begin(spec: Option<MachineSpec>, set: &SignalSet) -> Result<(Arc<Service>, Waits), String> {
     let place = Place::find()?;
     place.make()?;
     let lock = lock(&place.folder)?;
@@ -109,14 +119,20 @@ fn begin(slots: Option<u32>, set: &SignalSet) -> Result<(Arc<Service>, Waits), S
     // The directory in which it was started may be unmounted.
     let _ = std::env::set_current_dir("/");
     let signals = SignalFd::new(set).map_err(system)?;
-    let bytes = memory::limit_bytes().unwrap_or(u64::MAX);
-    let head = Head::open(Resources {
+    let (wake, woken) = UnixStream::pair().map_err(system)?;
+    set_nonblocking(wake.as_fd()).map_err(system)?;
+    set_nonblocking(woken.as_fd()).map_err(system)?;
+    let spec = machine(spec, &place)?;
+    let hosts = hosts(&spec, &place, &wake)?;
+    let facts = HostFacts::here();
+    let resources = Resources {
         host: host_name(),
-        slots: slots.unwrap_or(cpu::usable_cores() as u32).max(1),
-        memory_mib: bytes.min(memory::installed_bytes()) >> 20,
+        slots: spec.slots.unwrap_or(facts.cores).max(1),
+        memory_mib: facts.memory_mib,
         folder: place.folder.clone(),
         program,
-    })?;
+    };
+    let head = Head::open(resources, hosts)?;
     // The name that a head had that was killed.
     if let Ok(old) = fs::read_to_string(place.address()) {
         let _ = fs::remove_file(old.trim_end());
@@ -130,9 +146,6 @@ fn begin(slots: Option<u32>, set: &SignalSet) -> Result<(Arc<Service>, Waits), S
             Ok(listener)
         })
         .map_err(|error| format!("cannot listen at {}: {error}", socket.display()))?;
-    let (wake, woken) = UnixStream::pair().map_err(system)?;
-    set_nonblocking(wake.as_fd()).map_err(system)?;
-    set_nonblocking(woken.as_fd()).map_err(system)?;
     let address = place.address();
     let new = place.folder.join("address.new");
     fs::write(&new, format!("{}\n", socket.display()))
@@ -143,6 +156,7 @@ fn begin(slots: Option<u32>, set: &SignalSet) -> Result<(Arc<Service>, Waits), S
         ended: Condvar::new(),
         wake,
         is_over: AtomicBool::new(false),
+        is_left: AtomicBool::new(true),
         commands: AtomicUsize::new(0),
     });
     let waits = Waits {
@@ -154,6 +168,60 @@ fn begin(slots: Option<u32>, set: &SignalSet) -> Result<(Arc<Service>, Waits), S
         _lock: lock,
     };
     Ok((service, waits))
+}
+
+fn machine_file(place: &Place) -> PathBuf {
+    place.folder.join("machine")
+}
+
+/// The machine that is asked for, or that of the head before, which was killed or has left jobs.
+fn machine(spec: Option<MachineSpec>, place: &Place) -> Result<MachineSpec, String> {
+    let path = machine_file(place);
+    let failed = |error: io::Error| format!("cannot write {}: {error}", path.display());
+    match spec {
+        Some(spec) if spec.hosts.is_empty() => {
+            let _ = fs::remove_file(&path);
+            Ok(spec)
+        }
+        Some(spec) => {
+            let new = place.folder.join("machine.new");
+            fs::write(&new, serde_json::to_vec(&spec).unwrap_or_default()).map_err(failed)?;
+            fs::rename(&new, &path).map_err(failed)?;
+            Ok(spec)
+        }
+        None => Ok(fs::read(&path)
+            .ok()
+            .and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default()),
+    }
+}
+
+/// The hosts of the machine, when each of them has answered; none where it is this host alone.
+fn hosts(spec: &MachineSpec, place: &Place, wake: &UnixStream) -> Result<Option<Hosts>, String> {
+    let own = Claimant {
+        head: host_name(),
+        folder: place.folder.display().to_string(),
+        name: String::new(),
+    };
+    if spec.hosts.is_empty() {
+        return match claim::owner() {
+            Some(other) if (&other.head, &other.folder) != (&own.head, &own.folder) => {
+                Err(format!(
+                    "this host belongs to the queue of host {}; use that one, or end it there first: margay down",
+                    other.head
+                ))
+            }
+            _ => Ok(None),
+        };
+    }
+    let mut hosts = Hosts::new(spec, Agents::start(spec, &own, wake)?);
+    match hosts.wait() {
+        Ok(()) => Ok(Some(hosts)),
+        Err(text) => {
+            hosts.end();
+            Err(text)
+        }
+    }
 }
 
 /// One head at a time has the folder.
@@ -197,6 +265,7 @@ fn attend(service: &Arc<Service>, waits: &mut Waits) {
         poll.add_readable(waits.woken.as_fd());
         let (pause, have_ended) = {
             let mut head = service.head();
+            head.hear_hosts();
             let is_unfinished = head.collect(&readable);
             let is_unstarted = head.schedule();
             // A supervisor that is watched may be reaped: its handle still says that it has ended.
@@ -390,6 +459,7 @@ fn answer(service: &Service, request: Request, stream: &UnixStream) -> Answer {
                     machine.running
                 ));
             }
+            service.is_left.store(machine.running > 0, Ordering::SeqCst);
             service.is_over.store(true, Ordering::SeqCst);
             Answer::Done(String::new())
         }

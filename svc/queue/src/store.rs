@@ -161,6 +161,10 @@ struct More {
     requeue_codes: Vec<i32>,
     #[serde(default)]
     is_mailed: bool,
+    #[serde(default)]
+    slots_together: u32,
+    #[serde(default)]
+    nodes: Option<u32>,
 }
 
 /// The write-ahead log of a store.
@@ -577,6 +581,8 @@ fn fixed(entry: &Entry) -> Result<String, String> {
             is_requeued: entry.is_requeued,
             requeue_codes: entry.requeue_codes.clone(),
             is_mailed: entry.is_mailed,
+            slots_together: job.slots_together,
+            nodes: job.nodes,
         }),
     })
 }
@@ -605,6 +611,8 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         is_requeued: false,
         requeue_codes: Vec::new(),
         is_mailed: false,
+        slots_together: 0,
+        nodes: None,
     });
     let uid: Option<u32> = row.get(15)?;
     Ok(Entry {
@@ -620,6 +628,8 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
             phase: parsed(row, 6)?,
             memory_mib: more.memory_mib,
             begin_s: more.begin_s,
+            slots_together: more.slots_together,
+            nodes: more.nodes,
             ..Job::default()
         },
         task: row.get(3)?,

@@ -27,15 +27,14 @@ use margay_sys_os::signal::{
 };
 
 use crate::files::{JobEnd, JobFolder, JobOrder, SignalWish};
-use crate::line::{Message, SupervisorLine};
+use crate::hearing::{Hearing, RETRY};
+use crate::line::SupervisorLine;
 use crate::now_s;
+use crate::{away, output};
 
 /// A head that did not start this process asks by SIGTERM for the end, and by SIGUSR1 for signals
 /// that it has left in the folder; the others that would end this process are not heeded.
-const HEARD: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGCHLD];
-
-/// `O_NONBLOCK`: to open a pipe that nobody reads is an error then, and not a wait.
-const NONBLOCK: i32 = 0o4000;
+pub const HEARD: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGCHLD];
 
 /// How long a job may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
@@ -46,49 +45,8 @@ const KILLED_WITHIN: Duration = Duration::from_secs(10);
 /// How often it is seen how much memory a job uses, where it has a limit.
 const LOOK_AT_MEMORY: Duration = Duration::from_millis(500);
 
-/// How often, and how long, a disk that is full is tried again.
-const RETRY: Duration = Duration::from_millis(500);
+/// How often a disk that is full is tried again.
 const RETRIES: u32 = 240;
-
-/// What a supervisor hears while it waits.
-struct Hearing {
-    signals: SignalFd,
-    line: SupervisorLine,
-    poll: PollSet,
-}
-
-impl Hearing {
-    /// Waits for a signal or a message, at most this long.
-    fn wait(&mut self, pause: Option<Duration>) {
-        self.poll.clear();
-        self.poll.add_readable(self.signals.as_fd());
-        if let Some(stream) = self.line.stream() {
-            self.poll.add_readable(stream);
-        }
-        if self.poll.wait(pause).is_err() {
-            std::thread::sleep(RETRY);
-        }
-    }
-
-    /// The name of the next job's folder; none when there will be no other.
-    fn next_job(&mut self) -> Option<String> {
-        loop {
-            while let Some(message) = self.line.take() {
-                // What else was said came after the end of the job that it was for.
-                if let Message::Run(name) = message {
-                    return Some(name);
-                }
-            }
-            self.line.stream()?;
-            while let Some(received) = self.signals.take() {
-                if received.signal == SIGTERM {
-                    return None;
-                }
-            }
-            self.wait(None);
-        }
-    }
-}
 
 /// Runs the jobs of folders below `jobs` that the head names on the standard input, until it has
 /// gone.
@@ -103,6 +61,7 @@ pub fn supervise(jobs: &Path) -> Result<(), String> {
     let mut hearing = Hearing {
         signals: SignalFd::new(&heard).map_err(failed)?,
         line: SupervisorLine::of_stdin().map_err(failed)?,
+        relay: None,
         poll: PollSet::default(),
     };
     become_subreaper().map_err(failed)?;
@@ -126,19 +85,9 @@ fn run(folder: &JobFolder, hearing: &mut Hearing) -> io::Result<bool> {
     let Some(_claim) = folder.claim()? else {
         return Ok(true);
     };
-    let mut used = ReapedUsage::default();
-    let (end, note, are_gone) = match start(folder, &order) {
-        Ok(process) => watch(process, folder, &order, hearing, &mut used),
-        Err(text) => (End::NotStarted, text, true),
-    };
-    let end = JobEnd {
-        end,
-        ended: now_s(),
-        usage: Usage {
-            cpu_s: used.cpu_s,
-            max_rss_kib: used.max_rss_kib,
-        },
-        note,
+    let (end, are_gone) = match &order.away {
+        Some(away) => (away::run(folder, &order, away, hearing), true),
+        None => run_here(folder, &order, hearing, &|| output::files(&order)),
     };
     let mut tries = 0;
     loop {
@@ -151,6 +100,31 @@ fn run(folder: &JobFolder, hearing: &mut Hearing) -> io::Result<bool> {
     }
 }
 
+/// Runs a job on this host. Returns how it ended, and whether all of its processes have.
+pub fn run_here(
+    folder: &JobFolder,
+    order: &JobOrder,
+    hearing: &mut Hearing,
+    outputs: &dyn Fn() -> Result<[File; 2], String>,
+) -> (JobEnd, bool) {
+    let mut used = ReapedUsage::default();
+    let (end, note, are_gone) = match start(folder, order, outputs) {
+        Ok(process) => watch(process, folder, order, hearing, &mut used),
+        Err(text) => (End::NotStarted, text, true),
+    };
+    let end = JobEnd {
+        end,
+        ended: now_s(),
+        usage: Usage {
+            cpu_s: used.cpu_s,
+            max_rss_kib: used.max_rss_kib,
+        },
+        note,
+        has_begun: true,
+    };
+    (end, are_gone)
+}
+
 fn c_string(text: &OsStr) -> Result<CString, String> {
     CString::new(text.as_bytes())
         .map_err(|_| format!("'{}' holds a zero byte", text.to_string_lossy()))
@@ -160,22 +134,6 @@ fn c_strings<'a>(list: impl IntoIterator<Item = &'a Bytes>) -> Result<StringArra
     let strings: Result<Vec<CString>, String> =
         list.into_iter().map(|text| c_string(&text.0)).collect();
     strings.map(StringArray::new)
-}
-
-/// Opens a file of output; where it is a folder, one of this name in it.
-fn output(order: &JobOrder, path: &Bytes, name: &str) -> Result<File, String> {
-    let mut path = Path::new(&order.directory.0).join(&path.0);
-    if path.is_dir() {
-        path.push(name);
-    }
-    File::options()
-        .append(order.is_append)
-        .write(true)
-        .truncate(!order.is_append)
-        .create(true)
-        .custom_flags(NONBLOCK)
-        .open(&path)
-        .map_err(|error| format!("cannot open the output file {}: {error}", path.display()))
 }
 
 /// Finds a program as a shell does, in the job's own environment.
@@ -197,7 +155,11 @@ fn look_up(order: &JobOrder, program: &OsStr) -> PathBuf {
 }
 
 /// Starts the job; returns its first process.
-fn start(folder: &JobFolder, order: &JobOrder) -> Result<u32, String> {
+fn start(
+    folder: &JobFolder,
+    order: &JobOrder,
+    outputs: &dyn Fn() -> Result<[File; 2], String>,
+) -> Result<u32, String> {
     let directory = Path::new(&order.directory.0);
     if !directory.is_dir() {
         return Err(format!(
@@ -231,16 +193,10 @@ fn start(folder: &JobFolder, order: &JobOrder) -> Result<u32, String> {
     };
     let input = File::options()
         .read(true)
-        .custom_flags(NONBLOCK)
+        .custom_flags(output::NONBLOCK)
         .open(&input)
         .map_err(|error| format!("cannot open the input file {}: {error}", input.display()))?;
-    let stdout = output(order, &order.stdout, &order.names[0])?;
-    let stderr = match &order.stderr {
-        Some(path) => output(order, path, &order.names[1])?,
-        None => stdout
-            .try_clone()
-            .map_err(|error| format!("cannot duplicate its output: {error}"))?,
-    };
+    let [stdout, stderr] = outputs()?;
     let started = Starter::new().start(&Start {
         program: &c_string(program.as_os_str())?,
         arguments: &arguments,
@@ -363,22 +319,16 @@ fn watch(
         ];
         let next = next.into_iter().flatten().min();
         hearing.wait(next.map(|at| at.saturating_sub(passed) + Duration::from_millis(1)));
-        let (mut is_end, mut has_signals) = (false, false);
-        while let Some(received) = hearing.signals.take() {
-            is_end |= received.signal == SIGTERM;
-            has_signals |= received.signal == SIGUSR1;
+        let news = hearing.news(folder);
+        if news.is_cut {
+            ending = Some((End::Lost, passed));
+            break None;
         }
-        while let Some(message) = hearing.line.take() {
-            is_end |= message == Message::End;
-            has_signals |= message == Message::Signals;
-        }
-        if is_end && ending.is_none() {
+        if news.is_end && ending.is_none() {
             ending = Some(begin_end(process, End::Cancelled, begun.elapsed()));
         }
-        if has_signals {
-            for wish in folder.take_signals() {
-                pass_on(process, wish);
-            }
+        for wish in news.wishes {
+            pass_on(process, wish);
         }
     };
     let are_gone = kill_descendants_counted(&[], KILLED_WITHIN, used);

@@ -10,6 +10,7 @@ use margay_core_queue::{Dialect, Wishes};
 use margay_svc_queue_wire::{Bytes, Shared, pbs_name};
 
 use crate::files::JobFolder;
+use crate::site::{HostPart, Site};
 use crate::store::Entry;
 
 /// What a job gets of a bare environment, as with Slurm.
@@ -69,7 +70,7 @@ struct Facts<'a> {
     entry: &'a Entry,
     shared: &'a Shared,
     wishes: &'a Wishes,
-    host: &'a str,
+    site: Site<'a>,
 }
 
 /// `PATH` with the commands of batch systems in front: in a job of this queue they are those that
@@ -90,7 +91,7 @@ pub fn environment(
     entry: &Entry,
     shared: &Shared,
     wishes: &Wishes,
-    host: &str,
+    site: Site<'_>,
     folder: &JobFolder,
     program: &Path,
 ) -> Vec<Bytes> {
@@ -115,7 +116,7 @@ pub fn environment(
         entry,
         shared,
         wishes,
-        host,
+        site,
     };
     let put = &mut variables;
     common(put, &facts);
@@ -152,24 +153,20 @@ fn common(put: &mut Variables, facts: &Facts<'_>) {
     let names = [
         "SLURM_NTASKS",
         "SLURM_NPROCS",
-        "SLURM_TASKS_PER_NODE",
         "MARGAY_JOB_TASKS",
         "LOADL_TOTAL_TASKS",
         "PBS_NP",
     ];
     put.all(&names, &tasks);
     let names = [
-        "SLURM_JOB_NODELIST",
-        "SLURM_NODELIST",
-        "SLURMD_NODENAME",
         "SLURM_SUBMIT_HOST",
         "SLURM_CLUSTER_NAME",
         "PBS_O_HOST",
         "QSUB_HOST",
     ];
-    put.all(&names, facts.host);
-    let names = ["SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "NCPUS"];
-    put.all(&names, &entry.job.slots.to_string());
+    put.all(&names, facts.site.server);
+    put.all(&["SLURMD_NODENAME"], facts.site.node);
+    hosts(put, facts);
     let names = ["SLURM_JOB_PARTITION", "PBS_QUEUE", "PBS_O_QUEUE"];
     put.all(&names, &entry.partition);
     let names = [
@@ -186,11 +183,46 @@ fn common(put: &mut Variables, facts: &Facts<'_>) {
     }
 }
 
+/// Which hosts a job has, and what of each.
+fn hosts(put: &mut Variables, facts: &Facts<'_>) {
+    let site = facts.site;
+    let all = |text: &dyn Fn(&HostPart) -> String| -> String {
+        let texts: Vec<String> = site.parts.iter().map(text).collect();
+        texts.join(",")
+    };
+    let slots = facts.entry.job.slots.to_string();
+    let (names, tasks, cpus, first) = match site.parts {
+        [] => {
+            let tasks = facts.wishes.size.tasks().to_string();
+            (site.node.to_owned(), tasks, slots.clone(), slots.clone())
+        }
+        [first, ..] => (
+            all(&|part| part.host.clone()),
+            all(&|part| part.tasks.to_string()),
+            all(&|part| part.slots.to_string()),
+            first.slots.to_string(),
+        ),
+    };
+    put.all(&["SLURM_JOB_NODELIST", "SLURM_NODELIST"], &names);
+    put.all(&["SLURM_TASKS_PER_NODE"], &tasks);
+    put.all(&["SLURM_JOB_CPUS_PER_NODE"], &cpus);
+    put.all(&["SLURM_CPUS_ON_NODE", "NCPUS"], &first);
+    let count = site.parts.len().max(1).to_string();
+    put.all(&["SLURM_JOB_NUM_NODES", "SLURM_NNODES"], &count);
+    // Where the job is on its own host alone, mpiexec needs no list.
+    let is_here = site.parts.iter().all(|part| part.host == site.node);
+    if !is_here {
+        put.all(&["MARGAY_JOB_SLOTS"], &slots);
+        let list = all(&|part| format!("{}:{}", part.host, part.tasks));
+        put.all(&["MARGAY_JOB_HOSTS"], &list);
+        // What starts agents on the hosts here does so there.
+        put.all(&["MARGAY_RSH"], &site.shell.join(" "));
+    }
+}
+
 fn slurm(put: &mut Variables, facts: &Facts<'_>) {
     let (entry, wishes) = (facts.entry, facts.wishes);
     let size = &wishes.size;
-    // One host, of which each node of the job is a part.
-    put.all(&["SLURM_JOB_NUM_NODES", "SLURM_NNODES"], "1");
     put.all(&["SLURM_JOB_USER"], &facts.shared.user);
     put.all(&["SLURM_RESTART_COUNT"], &entry.runs.to_string());
     let text = |number: Option<u32>| number.map(|number| number.to_string());
@@ -221,7 +253,10 @@ fn slurm(put: &mut Variables, facts: &Facts<'_>) {
 fn pbs(put: &mut Variables, facts: &Facts<'_>) {
     let (entry, size) = (facts.entry, &facts.wishes.size);
     let array = entry.job.array.zip(entry.task);
-    put.all(&["PBS_JOBID"], &pbs_name(entry.job.id, array, facts.host));
+    put.all(
+        &["PBS_JOBID"],
+        &pbs_name(entry.job.id, array, facts.site.server),
+    );
     put.all(&["PBS_NUM_NODES"], &size.nodes.unwrap_or(1).to_string());
     put.all(
         &["PBS_NUM_PPN"],
@@ -247,12 +282,16 @@ fn loadleveler(put: &mut Variables, facts: &Facts<'_>) {
     if facts.wishes.dialect != Some(Dialect::LoadLeveler) {
         return;
     }
-    let (entry, host) = (facts.entry, facts.host);
+    let (entry, host) = (facts.entry, facts.site.server);
     put.all(&["LOADL_STEP_ID"], &format!("{host}.{}.0", entry.job.id));
     put.all(&["LOADL_STEP_OWNER"], &facts.shared.user);
     put.all(&["LOADL_STEP_CLASS"], &entry.partition);
     put.all(&["LOADLBATCH", "LOADL_ACTIVE"], "yes");
     let count = facts.wishes.size.tasks().min(entry.job.slots);
-    let hosts = vec![host; count as usize];
+    let of_part = |part: &'_ HostPart| vec![part.host.clone(); part.tasks as usize];
+    let hosts: Vec<String> = match facts.site.parts {
+        [] => vec![host.to_owned(); count as usize],
+        parts => parts.iter().flat_map(of_part).collect(),
+    };
     put.all(&["LOADL_PROCESSOR_LIST"], &hosts.join(" "));
 }

@@ -319,6 +319,20 @@ const PLACES: &[(&str, &str)] = &[
         "the reader of debug information ends when its input does",
     ),
     (
+        "svc/queue/src/agent.rs",
+        "the head of the queue, for a beat at most",
+    ),
+    (
+        "svc/queue/src/agents.rs",
+        "what other hosts say, in threads of the head",
+    ),
+    ("svc/queue/src/away.rs", "what another host says of a job"),
+    (
+        "svc/queue/src/claim.rs",
+        "an earlier claim of the host: five seconds",
+    ),
+    ("svc/queue/src/hearing.rs", "signals, output of a job"),
+    (
         "svc/queue/src/mail.rs",
         "what sends a letter waits for sendmail: 30 seconds at most",
     ),
@@ -327,10 +341,13 @@ const PLACES: &[(&str, &str)] = &[
         "the head of the queue waits for commands, signals and supervisors: descriptors; a command waits for the end of \
          jobs",
     ),
+    ("svc/queue/src/shell.rs", "the end of a remote shell"),
     (
         "svc/queue/src/supervise.rs",
         "what watches over a job waits for its end, the time limit and signals; a full disk is tried again",
     ),
+    ("svc/queue/src/there.rs", "output and end of a job"),
+    ("svc/queue/src/wire.rs", "descriptors for who waits"),
     (
         "cli/src/load.rs",
         "hosts are asked for their loads: descriptors, ten seconds at most",

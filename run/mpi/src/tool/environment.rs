@@ -49,6 +49,16 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The tasks of the job of the queue, set for its processes: the number of ranks where no option says another.",
     },
     Environment {
+        name: "MARGAY_JOB_HOSTS",
+        reader: "`mpiexec`",
+        about: "The hosts of the job of the queue with the tasks of each, where they are not only the one on which it begins.",
+    },
+    Environment {
+        name: "MARGAY_JOB_SLOTS",
+        reader: "`srun`",
+        about: "The slots of such a job, on all of its hosts.",
+    },
+    Environment {
         name: "MARGAY_RSH",
         reader: "`mpiexec`",
         about: "The command that reaches the other hosts of a job, as `-launcher-exec`; `ssh` without it.",

@@ -159,7 +159,8 @@ fn finish(name: &str, outcome: Outcome, allocation: Allocation) -> Done {
 }
 
 /// Takes as many slots of the job as a step needs, for as long as any of its processes lives.
-fn take_slots(folder: &Path, needed: u32, total: u32) -> Result<(), String> {
+/// Returns their numbers.
+fn take_slots(folder: &Path, needed: u32, total: u32) -> Result<Vec<u32>, String> {
     let system = |error: io::Error| format!("{}: {error}", folder.display());
     let open = |name: &str| {
         File::options()
@@ -172,6 +173,7 @@ fn take_slots(folder: &Path, needed: u32, total: u32) -> Result<(), String> {
     let turn = open("steps.turn").map_err(system)?;
     turn.lock().map_err(system)?;
     let mut taken: Vec<File> = Vec::new();
+    let mut numbers = Vec::new();
     let mut free: Vec<u32> = (0..total).collect();
     loop {
         free.retain(|slot| {
@@ -181,6 +183,7 @@ fn take_slots(folder: &Path, needed: u32, total: u32) -> Result<(), String> {
             match open(&format!("slot.{slot}")) {
                 Ok(file) if file.try_lock().is_ok() => {
                     taken.push(file);
+                    numbers.push(*slot);
                     false
                 }
                 _ => true,
@@ -195,7 +198,29 @@ fn take_slots(folder: &Path, needed: u32, total: u32) -> Result<(), String> {
         // Its processes inherit the locks.
         leave_open(file.into()).map_err(system)?;
     }
-    Ok(())
+    Ok(numbers)
+}
+
+/// The hosts of these slots of a job on several, with as many tasks of `cpus` slots as each has
+/// room for; none where they are not enough for `tasks`.
+fn hosts_of(slots: &[u32], (tasks, cpus): (u32, u32)) -> Option<String> {
+    let list = |name: &str| -> Option<Vec<String>> {
+        let text = std::env::var(name).ok()?;
+        Some(text.split(',').map(str::to_owned).collect())
+    };
+    let names = list("SLURM_JOB_NODELIST")?;
+    let (mut first, mut left, mut hosts) = (0u32, tasks, Vec::new());
+    for (name, count) in names.iter().zip(list("SLURM_JOB_CPUS_PER_NODE")?) {
+        let next = first.saturating_add(count.parse().ok()?);
+        let own = slots.iter().filter(|slot| (first..next).contains(*slot));
+        let of_host = (own.count() as u32 / cpus.max(1)).min(left);
+        if of_host > 0 {
+            hosts.push(format!("{name}:{of_host}"));
+            left -= of_host;
+        }
+        first = next;
+    }
+    (left == 0).then(|| hosts.join(","))
 }
 
 /// The number of a step: how many there were before it.
@@ -219,7 +244,8 @@ fn number_of(name: &str) -> Option<u32> {
 /// Runs a step of this job; returns only when that failed.
 fn step(line: &Line, asked: &Wishes, program: &[String], folder: &Path) -> Done {
     let size = &asked.size;
-    let total = number_of("SLURM_CPUS_ON_NODE").unwrap_or(1);
+    let of_hosts = number_of("MARGAY_JOB_SLOTS");
+    let total = of_hosts.or(number_of("SLURM_CPUS_ON_NODE")).unwrap_or(1);
     let has_count = size.tasks.is_some() || size.nodes.is_some() || size.tasks_per_node.is_some();
     let of_job = if line.has("pty") {
         1
@@ -242,9 +268,15 @@ fn step(line: &Line, asked: &Wishes, program: &[String], folder: &Path) -> Done 
             job_variable().unwrap_or_default()
         ));
     }
-    if !is_shared {
-        take_slots(folder, needed, total)?;
-    }
+    let slots = match is_shared {
+        true => Vec::new(),
+        false => take_slots(folder, needed, total)?,
+    };
+    let nodes = size.nodes.filter(|nodes| *nodes > 1 && of_hosts.is_some());
+    let hosts = match nodes {
+        None if of_hosts.is_some() => hosts_of(&slots, (tasks, cpus.unwrap_or(1))),
+        _ => None,
+    };
     let own = beside(PROGRAM).map_err(|error| error.to_string())?;
     let number = step_number(folder)?;
     let mut command = if line.has("pty") {
@@ -255,6 +287,10 @@ fn step(line: &Line, asked: &Wishes, program: &[String], folder: &Path) -> Done 
     } else {
         let mut command = Command::new(own.with_file_name("mpiexec"));
         command.args(["-n", &tasks.to_string()]);
+        if let Some(nodes) = nodes {
+            let each = tasks.div_ceil(nodes.max(1));
+            command.args(["-ppn", &each.to_string()]);
+        }
         if line.has("label") {
             command.arg("-l");
         }
@@ -296,6 +332,9 @@ fn step(line: &Line, asked: &Wishes, program: &[String], folder: &Path) -> Done 
         ),
     ] {
         command.env(name, value);
+    }
+    if let Some(hosts) = hosts {
+        command.env("MARGAY_JOB_HOSTS", hosts);
     }
     if let Some(cpus) = cpus {
         command.env("SLURM_CPUS_PER_TASK", cpus.to_string());

@@ -7,6 +7,21 @@ use super::Head;
 use crate::prepare;
 use crate::store::Entry;
 
+/// Why a job finds no place on the hosts, although they have as many slots.
+fn no_place(job: &Job) -> String {
+    match job.nodes {
+        Some(nodes) => format!(
+            "it asks for {} slots on {nodes} hosts, and the hosts do not have as many; see margay node",
+            job.slots
+        ),
+        None => format!(
+            "it asks for {} slots, {} of one host each, and no host has as many; see margay node",
+            job.slots,
+            job.slots_together.max(1)
+        ),
+    }
+}
+
 impl Head {
     /// The entries of an order of a user: one, or one for each task. `before` are accepted with it.
     pub(super) fn accept(
@@ -48,6 +63,11 @@ impl Head {
                 array: wishes.array.as_ref().map(|_| first),
                 array_limit: wishes.array.as_ref().and_then(|array| array.limit),
                 slots,
+                slots_together: match wishes.size.is_exclusive {
+                    true => 1,
+                    false => wishes.size.cpus_per_task.unwrap_or(1),
+                },
+                nodes: wishes.size.hosts(),
                 memory_mib: wishes.size.memory(self.resources.slots).unwrap_or(0),
                 limit_s: wishes.limit_s.flatten(),
                 priority: wishes.priority.unwrap_or(0),
@@ -77,6 +97,9 @@ impl Head {
             before,
             tasks.len(),
         )?;
+        if self.scheduler.has_no_place(&entry.job) {
+            return Err(no_place(&entry.job));
+        }
         *next += tasks.len() as u64;
         let task = |(id, task): (JobId, Option<u32>)| {
             let mut entry = entry.clone();

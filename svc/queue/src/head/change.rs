@@ -21,7 +21,10 @@ fn cause(reason: &Reason) -> Cause {
         Reason::QueueStopped => Cause::Stopped,
         Reason::QueueLimit { .. } | Reason::Budget => Cause::Limit,
         Reason::Reservation(_) | Reason::ReservedSlots { .. } => Cause::Reservation,
-        Reason::Slots { .. } | Reason::Memory { .. } | Reason::Reserved { .. } => Cause::Resources,
+        Reason::Slots { .. }
+        | Reason::Memory { .. }
+        | Reason::Places { .. }
+        | Reason::Reserved { .. } => Cause::Resources,
         Reason::WouldDelay { .. } | Reason::Behind(_) => Cause::Priority,
     }
 }
@@ -89,7 +92,8 @@ impl Head {
         order: &Order,
         reason: Option<&Reason>,
     ) -> Detail {
-        let outputs = prepare::outputs(entry, shared, &order.wishes, &self.resources.host);
+        let parts = self.parts(entry.job.id, &order.wishes);
+        let outputs = prepare::outputs(entry, shared, &order.wishes, self.site(&parts, order));
         let place = |path: &str| {
             let path = std::path::Path::new(&shared.directory.0).join(path);
             Bytes(path.into_os_string())

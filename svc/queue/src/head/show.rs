@@ -120,6 +120,7 @@ impl Head {
             reason,
             Reason::Slots { .. }
                 | Reason::Memory { .. }
+                | Reason::Places { .. }
                 | Reason::Reserved { .. }
                 | Reason::WouldDelay { .. }
                 | Reason::Behind(_)
@@ -194,6 +195,7 @@ impl Head {
                 .len()
                 .saturating_sub(self.scheduler.running().count()),
             head: std::process::id(),
+            hosts: self.host_rows(),
         }
     }
 }

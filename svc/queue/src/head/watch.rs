@@ -93,11 +93,15 @@ impl Head {
         let entry = self.entries.get(&id).ok_or("it is gone")?;
         let folder = self.folder(id);
         let (shared, order) = self.store.order(entry.order)?;
+        let parts = self.parts(id, &order.wishes);
+        let away = self.away(&parts, &order);
+        let site = self.site(&parts, &order);
         let order = prepare::job_order(
             entry,
             &shared,
             &order,
-            &self.resources.host,
+            site,
+            away,
             &folder,
             &self.resources.program,
         );
@@ -128,9 +132,12 @@ impl Head {
         command
             .arg("supervise")
             .arg(self.resources.folder.join("jobs"))
-            .env_clear()
             .stdin(Stdio::from(other))
             .stdout(Stdio::null());
+        // A remote shell needs what this process has: where keys are, for example.
+        if self.hosts.is_none() {
+            command.env_clear();
+        }
         let child = take_defaults_in(&mut command).spawn()?;
         Ok(Supervisor {
             process: PidFd::open(child.id())?,
@@ -153,7 +160,10 @@ impl Head {
                     note: end.note,
                 };
                 self.watched.remove(&id);
-                if self.runs_again(id, finish.end) {
+                if !end.has_begun || finish.end == End::Lost {
+                    self.suspect(id);
+                }
+                if self.runs_again(id, finish.end) || !end.has_begun && self.waits_again(id) {
                     self.requeue(id);
                 } else {
                     self.finish(id, finish);
@@ -189,6 +199,12 @@ impl Head {
                 self.end(id, End::Lost, note);
             }
         }
+    }
+
+    /// Whether a job that has not begun, as its host could not be reached, waits again.
+    fn waits_again(&self, id: JobId) -> bool {
+        let entry = self.entries.get(&id);
+        entry.is_some_and(|entry| !entry.is_cancelled && entry.runs < MOST_RUNS)
     }
 
     /// Whether a job that has ended so waits again.

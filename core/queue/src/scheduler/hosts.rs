@@ -1,0 +1,86 @@
+//! The hosts of a machine of several: what is free on each, and which of them are there.
+
+use super::Scheduler;
+use crate::job::{Job, JobId};
+use crate::places::{Host, parts_of, place};
+use crate::profile::Room;
+
+impl Scheduler {
+    /// Says which hosts there are; none is a machine of one host. Jobs that run keep their places,
+    /// which are numbers in this list: a host keeps its number for as long as jobs run.
+    pub fn set_hosts(&mut self, hosts: Vec<Host>) {
+        let is_new = hosts.len() != self.hosts.len();
+        self.hosts = hosts;
+        if !is_new {
+            return;
+        }
+        self.in_hosts = vec![Room::default(); self.hosts.len()];
+        let running: Vec<JobId> = self.running.iter().copied().collect();
+        for id in running {
+            let Some(queued) = self.jobs.get(&id) else {
+                continue;
+            };
+            for (host, part) in parts_of(&queued.job) {
+                if let Some(room) = self.in_hosts.get_mut(host) {
+                    *room = room.plus(part);
+                }
+            }
+        }
+    }
+
+    /// What jobs use of a host, in slots.
+    #[must_use]
+    pub fn used_of(&self, host: usize) -> u32 {
+        let room = self.in_hosts.get(host).copied().unwrap_or_default();
+        u32::try_from(room.slots.max(0)).unwrap_or(u32::MAX)
+    }
+
+    /// Why a job can never run on these hosts, although they have slots enough, if so.
+    #[must_use]
+    pub fn has_no_place(&self, job: &Job) -> bool {
+        let whole: Vec<Room> = self.hosts.iter().map(Host::room).collect();
+        !whole.is_empty() && place(&whole, job).is_none()
+    }
+
+    /// The room of the machine: that of its hosts that are there. What runs on one that is away
+    /// counts as if it had just this room.
+    pub(crate) fn machine(&self) -> Room {
+        if self.hosts.is_empty() {
+            return self.machine;
+        }
+        let there = self.hosts.iter().filter(|host| host.is_up);
+        let sum = there.fold(Room::default(), |sum, host| sum.plus(host.room()));
+        if self.hosts.iter().all(|host| host.is_up) {
+            return sum;
+        }
+        let running = self.running.iter().filter_map(|id| self.job(*id));
+        let counted = running.filter(|job| {
+            let reserved = job.reservation.as_ref();
+            reserved.is_none_or(|tag| !self.reservations.contains_key(tag))
+        });
+        let is_away = |host: usize| self.hosts.get(host).is_none_or(|host| !host.is_up);
+        let away = counted
+            .flat_map(parts_of)
+            .filter(|(host, _)| is_away(*host));
+        away.fold(sum, |sum, (_, part)| sum.plus(part))
+    }
+
+    /// What is free on each host.
+    pub(crate) fn free_of_hosts(&self) -> Vec<Room> {
+        let free = |(host, used): (&Host, &Room)| match host.is_up {
+            true => host.room().minus(*used),
+            false => Room::default(),
+        };
+        self.hosts.iter().zip(&self.in_hosts).map(free).collect()
+    }
+
+    pub(super) fn choose_hosts(&mut self, id: JobId) {
+        if self.hosts.is_empty() {
+            return;
+        }
+        let free = self.free_of_hosts();
+        if let Some(queued) = self.jobs.get_mut(&id) {
+            queued.job.parts = place(&free, &queued.job).unwrap_or_default();
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The hosts of a machine of several, as the head sees them: a thread for each other host keeps its
+//! agent, and says when it comes and goes.
+
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use margay_job_launch::hosts::is_this_machine;
+use margay_svc_queue_wire::MachineSpec;
+use margay_sys_os::descriptor::PollSet;
+
+use crate::agent::HostFacts;
+use crate::claim::{Claim, Claimant};
+use crate::shell::{Remote, STARTED_WITHIN};
+use crate::wire::BEAT;
+
+/// After how long a host that has gone is tried again.
+const RETRY: Duration = Duration::from_secs(3);
+
+/// What is known of a host: what it has, or why it is of no use.
+pub type Status = Result<HostFacts, String>;
+
+/// Hosts of the machine. Their agents end with the value.
+#[derive(Debug)]
+pub struct Agents {
+    events: Receiver<(usize, Status)>,
+    /// Set for a host whose state is to be said again when it is next heard of.
+    asked: Vec<Arc<AtomicBool>>,
+    /// Closed when it is the end.
+    over: Option<UnixStream>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What a thread works with.
+struct Attendance {
+    host: usize,
+    own: Claimant,
+    shell: Vec<String>,
+    events: Sender<(usize, Status)>,
+    asked: Arc<AtomicBool>,
+    /// A byte wakes the head.
+    wake: UnixStream,
+    over: UnixStream,
+}
+
+impl Agents {
+    /// Begins with the hosts of a machine; `own` says who asks for them, without the host's name.
+    ///
+    /// # Errors
+    /// In words: this host, which is one of them, belongs to another machine.
+    pub fn start(spec: &MachineSpec, own: &Claimant, wake: &UnixStream) -> Result<Agents, String> {
+        let system = |error: io::Error| format!("the hosts cannot be watched: {error}");
+        let (sender, events) = mpsc::channel();
+        let (over, ended) = UnixStream::pair().map_err(system)?;
+        let mut agents = Agents {
+            events,
+            asked: Vec::new(),
+            over: Some(over),
+            threads: Vec::new(),
+        };
+        for (host, named) in spec.hosts.iter().enumerate() {
+            let asked = Arc::new(AtomicBool::new(false));
+            agents.asked.push(Arc::clone(&asked));
+            let attendance = Attendance {
+                host,
+                own: Claimant {
+                    name: named.name.clone(),
+                    ..own.clone()
+                },
+                shell: spec.shell.clone(),
+                events: sender.clone(),
+                asked,
+                wake: wake.try_clone().map_err(system)?,
+                over: ended.try_clone().map_err(system)?,
+            };
+            let thread = std::thread::Builder::new();
+            let thread = match is_this_machine(&named.name) {
+                true => {
+                    let claim = Claim::take(&attendance.own)
+                        .map_err(|text| format!("this host cannot be used: {text}"))?;
+                    thread.spawn(move || attendance.hold(&claim))
+                }
+                false => thread.spawn(move || attendance.keep()),
+            };
+            agents.threads.push(thread.map_err(system)?);
+        }
+        Ok(agents)
+    }
+
+    /// What has changed, and of which host.
+    pub fn news(&self) -> Option<(usize, Status)> {
+        self.events.try_recv().ok()
+    }
+
+    /// The same, and waits for it until `end`.
+    pub fn next_news(&self, end: Instant) -> Option<(usize, Status)> {
+        let left = end.saturating_duration_since(Instant::now());
+        self.events.recv_timeout(left).ok()
+    }
+
+    /// Wants to hear again whether a host is there.
+    pub fn ask_again(&self, host: usize) {
+        if let Some(asked) = self.asked.get(host) {
+            asked.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Ends all agents.
+    pub fn end(&mut self) {
+        self.over = None;
+        for thread in std::mem::take(&mut self.threads) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Attendance {
+    fn say(&self, status: Status) {
+        // A head that has gone hears nothing; a full pipe wakes it as well.
+        let _ = self.events.send((self.host, status));
+        let _ = (&self.wake).write(&[1]);
+    }
+
+    /// Waits, with the descriptors in the set; returns whether it is the end.
+    fn is_over(&self, poll: &mut PollSet, pause: Duration) -> bool {
+        let place = poll.add_readable(self.over.as_fd());
+        let waited = poll.wait(Some(pause));
+        if waited.is_err() {
+            std::thread::sleep(BEAT);
+        }
+        poll.ready(place).readable
+    }
+
+    /// This host: it is there as long as the head.
+    fn hold(&self, claim: &Claim) {
+        self.say(Ok(HostFacts::here()));
+        let mut poll = PollSet::default();
+        loop {
+            poll.clear();
+            poll.add_readable(claim.as_fd());
+            if self.is_over(&mut poll, BEAT) {
+                return;
+            }
+            claim.answer();
+            if self.asked.swap(false, Ordering::SeqCst) {
+                self.say(Ok(HostFacts::here()));
+            }
+        }
+    }
+
+    /// Another host: its agent is started again and again.
+    fn keep(&self) {
+        let mut last: Option<String> = None;
+        loop {
+            let (was_up, ended) = self.session();
+            let Some(why) = ended else { return };
+            if was_up || last.as_ref() != Some(&why) {
+                self.say(Err(why.clone()));
+            }
+            last = Some(why);
+            let mut poll = PollSet::default();
+            if self.is_over(&mut poll, RETRY) {
+                return;
+            }
+        }
+    }
+
+    /// Starts the agent and keeps it. Returns whether it was there, and why it no longer is; none
+    /// at the end.
+    fn session(&self) -> (bool, Option<String>) {
+        let mut remote = match Remote::start(&self.own.name, &self.shell, "agent") {
+            Ok(remote) => remote,
+            Err(text) => return (false, Some(text)),
+        };
+        let begun = Instant::now();
+        remote.wire.say_value(b'h', &self.own);
+        let mut facts: Option<HostFacts> = None;
+        let mut poll = PollSet::default();
+        loop {
+            poll.clear();
+            remote.add_to(&mut poll);
+            if self.is_over(&mut poll, BEAT / 2) {
+                remote.end();
+                return (facts.is_some(), None);
+            }
+            remote.go_on();
+            while let Some((letter, bytes)) = remote.wire.take() {
+                match letter {
+                    b'i' => {
+                        facts = serde_json::from_slice(&bytes).ok();
+                        self.say(facts.ok_or_else(|| "the agent speaks another version; install the same Margay on all hosts".to_owned()));
+                    }
+                    b'n' => {
+                        remote.end();
+                        let why = String::from_utf8_lossy(&bytes).into_owned();
+                        return (facts.is_some(), Some(why));
+                    }
+                    _ => {}
+                }
+                if let Some(facts) = facts.filter(|_| self.asked.swap(false, Ordering::SeqCst)) {
+                    self.say(Ok(facts));
+                }
+            }
+            remote.wire.beat();
+            let is_gone = match remote.wire.has_begun {
+                true => remote.wire.is_cut(),
+                false => !remote.wire.is_open || begun.elapsed() >= STARTED_WITHIN,
+            };
+            if is_gone {
+                return (facts.is_some(), Some(remote.end()));
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! A host belongs to one machine of several hosts at a time. Who has it holds a name of the
+//! system's abstract socket names, which goes with the process, and says there who it is.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use margay_svc_queue_wire::{Answer, Place, Request, connect, converse};
+use margay_sys_os::process::host_name;
+use serde::{Deserialize, Serialize};
+
+/// How long the claim of the same machine that has lost its connection may take to go.
+const FREED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long who has the host may take to say so.
+const SAID_WITHIN: Duration = Duration::from_secs(2);
+
+/// Who claims a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claimant {
+    /// The head's host, and the queue's folder there.
+    pub head: String,
+    pub folder: String,
+    /// How the head names this host.
+    pub name: String,
+}
+
+/// A host that belongs to a machine for as long as this lives.
+#[derive(Debug)]
+pub struct Claim {
+    listener: UnixListener,
+    text: Vec<u8>,
+}
+
+fn address() -> io::Result<SocketAddr> {
+    let user = margay_sys_os::port::user();
+    SocketAddr::from_abstract_name(format!("margay-queue-host-{user}"))
+}
+
+impl Claim {
+    /// Takes this host.
+    ///
+    /// # Errors
+    /// In words: it belongs to another machine.
+    pub fn take(own: &Claimant) -> Result<Claim, String> {
+        let failed = |error: io::Error| format!("the host cannot be claimed: {error}");
+        let end = Instant::now() + FREED_WITHIN;
+        loop {
+            match UnixListener::bind_addr(&address().map_err(failed)?) {
+                Ok(listener) => {
+                    listener.set_nonblocking(true).map_err(failed)?;
+                    let text = serde_json::to_vec(own).unwrap_or_default();
+                    return Ok(Claim { listener, text });
+                }
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+                Err(error) => return Err(failed(error)),
+            }
+            match owner() {
+                Some(other) if (&other.head, &other.folder) != (&own.head, &own.folder) => {
+                    return Err(format!(
+                        "it belongs to the queue of host {}; end that one there first: margay down",
+                        other.head
+                    ));
+                }
+                Some(other) if other.name != own.name => {
+                    return Err(format!(
+                        "it is in the list already, as {}; name it once",
+                        other.name
+                    ));
+                }
+                _ if Instant::now() >= end => {
+                    return Err(
+                        "it is still held by an earlier connection; it is tried again".into(),
+                    );
+                }
+                _ => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// Says whose the host is, to all that have asked.
+    pub fn answer(&self) {
+        while let Ok((mut stream, _)) = self.listener.accept() {
+            // Far less than a socket holds.
+            let _ = stream.write_all(&self.text);
+        }
+    }
+}
+
+impl AsFd for Claim {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+/// Who has this host, if somebody has.
+pub fn owner() -> Option<Claimant> {
+    let mut stream = UnixStream::connect_addr(&address().ok()?).ok()?;
+    stream.set_read_timeout(Some(SAID_WITHIN)).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Why a head of this host alone keeps it from belonging to another machine, if one does.
+pub fn own_head() -> Option<String> {
+    let mut stream = connect(&Place::find().ok()?).ok()??;
+    match converse(&mut stream, &Request::Machine) {
+        // A home directory that several hosts have shows the heads of others, too.
+        Ok(Answer::Machine(machine)) if machine.host == host_name() => {
+            Some("it has a queue of its own; end that one there first: margay down".into())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,276 @@
+//! The hosts of a machine of several: which are there, and where jobs are.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use margay_core_queue::{Host, JobId, Part, Wishes};
+use margay_job_launch::hosts::is_this_machine;
+use margay_svc_queue_wire::{HostRow, MachineSpec, Order};
+
+use super::Head;
+use crate::agents::{Agents, Status};
+use crate::log;
+use crate::site::{Away, HostPart, Site};
+
+/// How long the hosts may take to answer before the head says that it is up.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(15);
+
+/// A host as the head knows it.
+#[derive(Debug)]
+struct KnownHost {
+    name: String,
+    /// As the user says.
+    asked_slots: Option<u32>,
+    /// 0 until it was there for the first time.
+    slots: u32,
+    memory_mib: u64,
+    is_up: bool,
+    is_here: bool,
+    note: String,
+}
+
+/// The hosts of a machine of several.
+#[derive(Debug)]
+pub struct Hosts {
+    agents: Agents,
+    shell: Vec<String>,
+    known: Vec<KnownHost>,
+}
+
+impl Hosts {
+    /// Those of a machine, of which nothing is known yet.
+    #[must_use]
+    pub fn new(spec: &MachineSpec, agents: Agents) -> Hosts {
+        let known = spec.hosts.iter().map(|named| KnownHost {
+            name: named.name.clone(),
+            asked_slots: named.slots.or(spec.slots),
+            slots: 0,
+            memory_mib: 0,
+            is_up: false,
+            is_here: is_this_machine(&named.name),
+            note: "no answer yet".into(),
+        });
+        Hosts {
+            agents,
+            shell: spec.shell.clone(),
+            known: known.collect(),
+        }
+    }
+
+    /// Waits until each has answered in one way or the other.
+    ///
+    /// # Errors
+    /// In words, when none is there.
+    pub fn wait(&mut self) -> Result<(), String> {
+        let end = Instant::now() + ANSWERED_WITHIN;
+        let mut silent: Vec<usize> = (0..self.known.len()).collect();
+        while !silent.is_empty()
+            && let Some((host, status)) = self.agents.next_news(end)
+        {
+            silent.retain(|other| *other != host);
+            self.note(host, status);
+        }
+        if self.known.iter().any(|host| host.is_up) {
+            return Ok(());
+        }
+        let all = self.known.iter();
+        let all: Vec<String> = all
+            .map(|h| format!("host {}: {}", h.name, h.note))
+            .collect();
+        Err(format!("no host can be used: {}", all.join("; ")))
+    }
+
+    fn note(&mut self, host: usize, status: Status) {
+        let Some(known) = self.known.get_mut(host) else {
+            return;
+        };
+        match status {
+            Ok(facts) => {
+                known.slots = known.asked_slots.unwrap_or(facts.cores);
+                known.memory_mib = facts.memory_mib;
+                known.is_up = true;
+                known.note.clear();
+            }
+            Err(why) => {
+                log(&format!("host {} is down: {why}", known.name));
+                known.is_up = false;
+                known.note = why;
+            }
+        }
+    }
+
+    /// All slots and all memory, also of hosts that are away.
+    #[must_use]
+    pub fn size(&self) -> (u32, u64) {
+        let slots = self.known.iter().map(|host| host.slots);
+        let memory = self.known.iter().map(|host| host.memory_mib);
+        (slots.fold(0, u32::saturating_add), memory.sum())
+    }
+
+    /// As the scheduler has them.
+    #[must_use]
+    pub fn rooms(&self) -> Vec<Host> {
+        let room = |host: &KnownHost| Host {
+            slots: host.slots,
+            memory_mib: host.memory_mib,
+            is_up: host.is_up,
+        };
+        self.known.iter().map(room).collect()
+    }
+
+    /// The place in the list of a host of this name; a number that is none when it is not in it.
+    fn number(&self, name: &str) -> u32 {
+        let place = self.known.iter().position(|host| host.name == name);
+        place
+            .and_then(|at| u32::try_from(at).ok())
+            .unwrap_or(u32::MAX)
+    }
+
+    /// Ends the agents.
+    pub fn end(&mut self) {
+        self.agents.end();
+    }
+}
+
+/// Whether the job is held for a command that was called on the head's host.
+fn is_interactive(order: &Order, program: &Path) -> bool {
+    match &order.arguments[..] {
+        [first, second, ..] => {
+            order.script.is_none() && first.0 == program.as_os_str() && second.0 == "attend"
+        }
+        _ => false,
+    }
+}
+
+impl Head {
+    /// Takes note of hosts that have come or gone.
+    pub fn hear_hosts(&mut self) {
+        let Some(hosts) = &mut self.hosts else { return };
+        let mut has_news = false;
+        while let Some((host, status)) = hosts.agents.news() {
+            hosts.note(host, status);
+            has_news = true;
+        }
+        if has_news {
+            self.use_hosts();
+        }
+    }
+
+    /// Gives the scheduler the hosts as they are now.
+    pub(super) fn use_hosts(&mut self) {
+        let Some(hosts) = &self.hosts else { return };
+        (self.resources.slots, self.resources.memory_mib) = hosts.size();
+        self.scheduler.set_hosts(hosts.rooms());
+        self.is_changed = true;
+    }
+
+    /// A job could not be begun on its host, or was lost there: nothing starts there until it is
+    /// heard of again.
+    pub(super) fn suspect(&mut self, id: JobId) {
+        let first = self.scheduler.job(id).and_then(|job| job.parts.first());
+        let (Some(part), Some(hosts)) = (first.copied(), &mut self.hosts) else {
+            return;
+        };
+        let place = part.host as usize;
+        if let Some(known) = hosts.known.get_mut(place)
+            && !known.is_here
+            && known.is_up
+        {
+            known.is_up = false;
+            known.note = "a job was lost there; it is looked at again".into();
+            hosts.agents.ask_again(place);
+            self.use_hosts();
+        }
+    }
+
+    /// Where a job has its slots; nothing on a machine of one host.
+    pub(super) fn parts(&self, id: JobId, wishes: &Wishes) -> Vec<HostPart> {
+        let (Some(hosts), Some(job)) = (&self.hosts, self.scheduler.job(id)) else {
+            return Vec::new();
+        };
+        let each = wishes.size.cpus_per_task.unwrap_or(1).max(1);
+        let mut left = wishes.size.tasks();
+        let part = |part: &Part| {
+            let host = hosts.known.get(part.host as usize)?;
+            let tasks = (part.slots / each).min(left);
+            left -= tasks;
+            Some(HostPart {
+                host: host.name.clone(),
+                slots: part.slots,
+                tasks,
+            })
+        };
+        job.parts.iter().filter_map(part).collect()
+    }
+
+    /// The hosts of a job that has these parts.
+    pub(super) fn site<'a>(&'a self, parts: &'a [HostPart], order: &Order) -> Site<'a> {
+        let server = &self.resources.host;
+        let first = parts.first().map_or(server, |part| &part.host);
+        Site {
+            server,
+            node: match is_interactive(order, &self.resources.program) {
+                true => server,
+                false => first,
+            },
+            parts,
+            shell: self.hosts.as_ref().map_or(&[], |hosts| &hosts.shell),
+        }
+    }
+
+    /// The other host on which a job begins, if it is one.
+    pub(super) fn away(&self, parts: &[HostPart], order: &Order) -> Option<Away> {
+        let (hosts, first) = (self.hosts.as_ref()?, parts.first()?);
+        let known = hosts.known.iter().find(|host| host.name == first.host)?;
+        if known.is_here || is_interactive(order, &self.resources.program) {
+            return None;
+        }
+        Some(Away {
+            host: known.name.clone(),
+            shell: hosts.shell.clone(),
+        })
+    }
+
+    /// Gives a job that runs since before this head its places again.
+    pub(super) fn find_parts(&self, id: JobId, runs: u32) -> Vec<Part> {
+        let Some(hosts) = &self.hosts else {
+            return Vec::new();
+        };
+        let folder = crate::files::JobFolder::of(&self.resources.folder, id, runs);
+        let parts = folder.order().map(|order| order.parts).unwrap_or_default();
+        let part = |part: &HostPart| Part {
+            host: hosts.number(&part.host),
+            slots: part.slots,
+        };
+        parts.iter().map(part).collect()
+    }
+
+    /// The hosts as they are shown.
+    pub(super) fn host_rows(&self) -> Vec<HostRow> {
+        let Some(hosts) = &self.hosts else {
+            return Vec::new();
+        };
+        let running = |at: usize| {
+            let has = |part: &Part| part.host as usize == at;
+            let jobs = self.scheduler.running();
+            jobs.filter(|job| job.parts.iter().any(has)).count()
+        };
+        let row = |(at, host): (usize, &KnownHost)| HostRow {
+            name: host.name.clone(),
+            slots: host.slots,
+            used: self.scheduler.used_of(at),
+            memory_mib: host.memory_mib,
+            is_up: host.is_up,
+            running: running(at),
+            note: host.note.clone(),
+        };
+        hosts.known.iter().enumerate().map(row).collect()
+    }
+
+    /// Ends the agents on other hosts.
+    pub fn end_hosts(&mut self) {
+        if let Some(hosts) = &mut self.hosts {
+            hosts.end();
+        }
+    }
+}

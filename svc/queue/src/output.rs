@@ -1,0 +1,43 @@
+//! The files into which a job writes.
+
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use margay_svc_queue_wire::Bytes;
+
+use crate::files::JobOrder;
+
+/// `O_NONBLOCK`: to open a pipe that nobody reads is an error then, and not a wait.
+pub const NONBLOCK: i32 = 0o4000;
+
+/// Opens the files of output and of standard error.
+///
+/// # Errors
+/// In words.
+pub fn files(order: &JobOrder) -> Result<[File; 2], String> {
+    let stdout = open(order, &order.stdout, &order.names[0])?;
+    let stderr = match &order.stderr {
+        Some(path) => open(order, path, &order.names[1])?,
+        None => stdout
+            .try_clone()
+            .map_err(|error| format!("cannot duplicate its output: {error}"))?,
+    };
+    Ok([stdout, stderr])
+}
+
+/// Opens a file of output; where it is a folder, one of this name in it.
+fn open(order: &JobOrder, path: &Bytes, name: &str) -> Result<File, String> {
+    let mut path = Path::new(&order.directory.0).join(&path.0);
+    if path.is_dir() {
+        path.push(name);
+    }
+    File::options()
+        .append(order.is_append)
+        .write(true)
+        .truncate(!order.is_append)
+        .create(true)
+        .custom_flags(NONBLOCK)
+        .open(&path)
+        .map_err(|error| format!("cannot open the output file {}: {error}", path.display()))
+}

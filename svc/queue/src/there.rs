@@ -1,0 +1,182 @@
+//! A job on this host whose head is on another one: this program runs it, started by the remote
+//! shell, and passes on what it writes. When nothing is heard of the other side any more the job is
+//! ended. Two processes do that, so that when one of them is killed the other ends what is left.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use margay_svc_queue_wire::{Bytes, PROGRAM};
+use margay_sys_os::descriptor::{PollSet, set_nonblocking};
+use margay_sys_os::process::{become_subreaper, beside, kill_descendants, lead_session};
+use margay_sys_os::signal::{SignalFd, SignalSet, take_defaults_in};
+
+use crate::files::{JobFolder, JobOrder};
+use crate::hearing::{Hearing, Relay};
+use crate::line::SupervisorLine;
+use crate::supervise::{HEARD, run_here};
+use crate::wire::{SILENCE, Wire};
+
+/// How long what is killed may take to go.
+const KILLED_WITHIN: Duration = Duration::from_secs(10);
+
+/// The outer process: it ends what the inner one leaves.
+///
+/// # Errors
+/// In words.
+pub fn outer() -> Result<(), String> {
+    let failed = |error: io::Error| format!("a job cannot be watched: {error}");
+    lead_session();
+    // What ends the remote shell's session is for the inner one to judge.
+    SignalSet::of(&HEARD).block();
+    become_subreaper().map_err(failed)?;
+    let mut command = Command::new(beside(PROGRAM).map_err(failed)?);
+    command.arg("there").arg("inner");
+    let mut inner = take_defaults_in(&mut command).spawn().map_err(failed)?;
+    let folder = folder_of(inner.id());
+    let ended = inner.wait().map_err(failed)?;
+    kill_descendants(&[], KILLED_WITHIN);
+    let _ = fs::remove_dir_all(folder);
+    match ended.success() {
+        true => Ok(()),
+        false => Err("what watched over the job was killed".into()),
+    }
+}
+
+/// The folder of what the job reads.
+fn folder_of(process: u32) -> PathBuf {
+    let user = margay_sys_os::port::user();
+    std::env::temp_dir().join(format!("margay-job-{user}-{process}"))
+}
+
+/// Gone with the value.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs the job that comes over the standard input.
+///
+/// # Errors
+/// In words.
+pub fn inner() -> Result<(), String> {
+    let failed = |error: io::Error| format!("the job cannot be watched: {error}");
+    let heard = SignalSet::of(&HEARD);
+    heard.block();
+    become_subreaper().map_err(failed)?;
+    let (input, output) = (io::stdin(), io::stdout());
+    let of = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned();
+    let input = of(input.as_fd()).map_err(failed)?;
+    let output = of(output.as_fd()).map_err(failed)?;
+    let mut wire = Wire::new(input, output, false).map_err(failed)?;
+    let Some(order) = first_order(&mut wire) else {
+        return Ok(());
+    };
+    let mut order = order?;
+    let base = Folder(folder_of(std::process::id()));
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&base.0)
+        .map_err(|error| format!("cannot make the folder {}: {error}", base.0.display()))?;
+    // Its name is the job's number, by which commands in the job know it.
+    let folder = JobFolder(base.0.join(order.job.to_string()));
+    fs::create_dir(&folder.0).map_err(failed)?;
+    name_nodes(&mut order, &folder);
+    let pipes = (0..2).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>();
+    let mut readers = Vec::new();
+    let mut writers: Vec<File> = Vec::new();
+    for (reader, writer) in pipes.map_err(failed)? {
+        set_nonblocking(reader.as_fd()).map_err(failed)?;
+        readers.push(Some(File::from(OwnedFd::from(reader))));
+        writers.push(OwnedFd::from(writer).into());
+    }
+    let is_joined = order.stderr.is_none();
+    let mut hearing = Hearing {
+        signals: SignalFd::new(&heard).map_err(failed)?,
+        line: SupervisorLine::none(),
+        relay: Some(Relay {
+            wire,
+            outputs: [readers.remove(0), readers.remove(0)],
+        }),
+        poll: PollSet::default(),
+    };
+    // The writers are the job's alone, once it has begun.
+    let writers = std::cell::RefCell::new(Some(writers));
+    let outputs = || {
+        let mut taken = writers.borrow_mut().take().unwrap_or_default();
+        let second = taken.pop().ok_or("there are no pipes")?;
+        let first = taken.pop().ok_or("there are no pipes")?;
+        let second = match is_joined {
+            true => first.try_clone().map_err(|error| error.to_string())?,
+            false => second,
+        };
+        Ok([first, second])
+    };
+    let (end, _) = run_here(&folder, &order, &mut hearing, &outputs);
+    drop(writers);
+    if let Some(relay) = &mut hearing.relay {
+        while relay.pass() && !relay.wire.is_cut() {
+            settle(relay, &mut hearing.poll);
+        }
+        relay.wire.say_value(b'x', &end);
+        while relay.wire.unsaid() > 0 && !relay.wire.is_cut() {
+            settle(relay, &mut hearing.poll);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until some of what is unsaid is taken.
+fn settle(relay: &mut Relay, poll: &mut PollSet) {
+    if relay.wire.unsaid() > 0 {
+        poll.clear();
+        relay.wire.add_to(poll);
+        let _ = poll.wait(Some(Duration::from_millis(100)));
+    }
+    relay.wire.go_on();
+    relay.wire.beat();
+}
+
+/// The order of the job; none when the other side goes before.
+fn first_order(wire: &mut Wire) -> Option<Result<JobOrder, String>> {
+    let begun = Instant::now();
+    let mut poll = PollSet::default();
+    loop {
+        wire.go_on();
+        while let Some((letter, bytes)) = wire.take() {
+            if letter == b'j' {
+                let order = serde_json::from_slice(&bytes);
+                return Some(order.map_err(|error| {
+                    format!("the job is not understood: {error}; is the same Margay installed on both hosts?")
+                }));
+            }
+        }
+        wire.beat();
+        if !wire.is_open || begun.elapsed() > 2 * SILENCE {
+            return None;
+        }
+        poll.clear();
+        wire.add_to(&mut poll);
+        let _ = poll.wait(Some(SILENCE / 8));
+    }
+}
+
+/// The variables that name the file of nodes.
+fn name_nodes(order: &mut JobOrder, folder: &JobFolder) {
+    for name in ["PBS_NODEFILE=", "LOADL_HOSTFILE="] {
+        for variable in &mut order.environment {
+            if variable.0.as_encoded_bytes().starts_with(name.as_bytes()) {
+                let mut whole = std::ffi::OsString::from(name);
+                whole.push(folder.nodes());
+                *variable = Bytes(whole);
+            }
+        }
+    }
+}

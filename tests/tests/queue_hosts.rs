@@ -1,0 +1,246 @@
+//! The queue of several hosts: jobs on them, hosts that go and come, a head that is killed.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use margay_tests::batch::said;
+use margay_tests::hosts::Hosts;
+use margay_tests::jobs::{mark, nothing_is_left, send};
+use margay_tests::{command, run, stage};
+use serde_json::Value;
+
+/// A queue of hosts that may be switched off; it ends with the test.
+struct Queue {
+    hosts: Hosts,
+    mark: String,
+}
+
+impl Queue {
+    fn up(hosts: Hosts) -> Queue {
+        let mark = mark(&mut Command::new("true"));
+        let queue = Queue { hosts, mark };
+        // A host that is off cannot be reached.
+        let shell = format!(
+            "#!/bin/sh\nif [ -e {0}/off.$1 ]; then echo no route to host >&2; exit 255; fi\nexec {1} \"$@\"\n",
+            queue.hosts.folder.path().display(),
+            queue.hosts.shell().display(),
+        );
+        fs::write(queue.path("reach"), shell).unwrap();
+        let mode = PermissionsExt::from_mode(0o755);
+        fs::set_permissions(queue.path("reach"), mode).unwrap();
+        fs::create_dir(queue.path("run")).unwrap();
+        queue
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.hosts.folder.path().join(name)
+    }
+
+    fn margay(&self, line: &str) -> Command {
+        let mut margay = command(stage().join("bin/margay"), 120);
+        margay
+            .args(line.split_whitespace())
+            .current_dir(self.hosts.folder.path())
+            .env("HOME", self.hosts.folder.path())
+            .env("XDG_STATE_HOME", self.path("state"))
+            .env("XDG_RUNTIME_DIR", self.path("run"))
+            .env("MARGAY_RSH", self.path("reach"))
+            .env(margay_tests::jobs::MARK, &self.mark);
+        margay
+    }
+
+    fn ok(&self, line: &str) -> String {
+        let output = run(&mut self.margay(line));
+        assert!(output.status.success(), "{line}: {}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a script as a job, and returns what it printed.
+    fn job(&self, options: &str, script: &str) -> (Output, String) {
+        fs::write(self.path("script"), format!("#!/bin/sh\n{script}\n")).unwrap();
+        let output = run(&mut self.margay(&format!("submit -W -o out {options} script")));
+        let printed = fs::read_to_string(self.path("out")).unwrap_or_default();
+        (output, printed)
+    }
+
+    /// Submits a job that says where it runs and goes on until it is ended.
+    fn begin(&self, options: &str, out: &str) -> String {
+        let script = format!("#!/bin/sh\nhostname >> {out}\nsleep 600\n");
+        fs::write(self.path("lasting"), script).unwrap();
+        let line = format!("submit --parsable -o log {options} lasting");
+        self.ok(&line).trim().to_owned()
+    }
+
+    fn row(&self, job: &str) -> Value {
+        let text = self.ok(&format!("queue --json {job}"));
+        let rows: Value = serde_json::from_str(&text).unwrap();
+        rows[0].clone()
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        for _ in 0..1200 {
+            if is_so() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{what} does not come: {}", self.ok("node"));
+    }
+
+    fn lines(&self, file: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.path(file)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// The state of a host in `margay node`.
+    fn state_of(&self, host: u32) -> String {
+        let (listed, name) = (self.ok("node"), self.hosts.name(host));
+        let line = listed.lines().find(|line| line.starts_with(&name));
+        let words = line.unwrap_or_else(|| panic!("{name} is not in {listed}"));
+        words.split_whitespace().nth(1).unwrap().to_owned()
+    }
+
+    /// All processes of a host die, and it cannot be reached.
+    fn switch_off(&self, host: u32) {
+        let name = self.hosts.name(host);
+        fs::write(self.path(&format!("off.{name}")), "").unwrap();
+        let pids = run(command("ip", 10).args(["netns", "pids", &name]));
+        for pid in String::from_utf8_lossy(&pids.stdout).split_whitespace() {
+            let _ = command("kill", 10).args(["-KILL", pid]).output();
+        }
+    }
+
+    fn switch_on(&self, host: u32) {
+        let name = self.hosts.name(host);
+        fs::remove_file(self.path(&format!("off.{name}"))).unwrap();
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // Also after a test that failed.
+        let _ = self.margay("cancel --all").output();
+        let _ = self.margay("wait --all").output();
+        let _ = self.margay("down").output();
+    }
+}
+
+#[test]
+fn jobs_run_on_the_hosts_that_the_queue_gives_them() {
+    let Some(hosts) = Hosts::make(3) else { return };
+    let queue = Queue::up(hosts);
+    let name = |host| queue.hosts.name(host);
+    let list = format!("{}:2,{},{}", name(1), name(2), name(3));
+    let up = queue.ok(&format!("up --slots 2 --hosts {list}"));
+    assert!(up.contains("6 slots on 3 of 3 hosts"), "{up}");
+
+    // Directory, output and exit code are as on one host; the fullest host with room is taken.
+    let folder = queue.hosts.folder.path().canonicalize().unwrap();
+    let (output, printed) = queue.job("-c 2", "hostname; pwd; echo $SLURM_JOB_NODELIST; exit 3");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("exit code 3"), "{}", said(&output));
+    let expected = format!("{0}\n{1}\n{0}\n", name(1), folder.display());
+    assert_eq!(printed, expected);
+
+    // A job's mpiexec has its places, as many on each host.
+    let mpiexec = stage().join("bin/mpiexec");
+    let (_, printed) = queue.job("-N 3 -n 5", &format!("{} hostname", mpiexec.display()));
+    let mut ranks: Vec<&str> = printed.lines().collect();
+    ranks.sort_unstable();
+    let (a, b, c) = (name(1), name(2), name(3));
+    assert_eq!(ranks, [&*a, &*b, &*b, &*c, &*c], "{printed}");
+
+    // What asks for more of one host than any has is refused.
+    let output = run(&mut queue.margay("submit -c 3 -- true"));
+    assert!(said(&output).contains("of one host"), "{}", said(&output));
+
+    // A job that is cancelled leaves nothing on its host.
+    let job = queue.begin("-N 3", "first");
+    queue.until("the job", || queue.lines("first").len() == 1);
+    queue.ok(&format!("cancel {job}"));
+    run(&mut queue.margay(&format!("wait {job}")));
+    assert_eq!(queue.row(&job)["state"], "cancelled");
+    assert_eq!(queue.state_of(1), "idle");
+
+    // No second queue gets the hosts.
+    let mut other = queue.margay(&format!("up --hosts {},{}", name(2), name(3)));
+    let output = run(other.env("XDG_STATE_HOME", queue.path("other")));
+    assert!(!output.status.success());
+    assert!(
+        said(&output).contains("belongs to the queue"),
+        "{}",
+        said(&output)
+    );
+
+    queue.ok("down");
+    nothing_is_left(&queue.mark);
+}
+
+#[test]
+fn hosts_that_go_come_back_and_a_killed_head_finds_their_jobs() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let queue = Queue::up(hosts);
+    queue.ok(&format!("up --hosts {}", queue.hosts.names()));
+    let cores = queue.slots_of_a_host();
+    let keeps = queue.begin(&format!("-c {cores}"), "first");
+    queue.until("the first job", || queue.lines("first").len() == 1);
+    let again = queue.begin(&format!("-c {cores} --requeue"), "again");
+    queue.until("the second job", || queue.lines("again").len() == 1);
+    let lost = queue.begin(&format!("-c {cores}"), "lost");
+    assert_eq!(queue.row(&lost)["state"], "waiting");
+
+    // The head is killed: jobs go on, and the next head knows where.
+    let said_up = queue.ok("up");
+    let head = said_up.split("process ").nth(1).unwrap();
+    let head: u32 = head.split(')').next().unwrap().parse().unwrap();
+    send("KILL", head);
+    queue.until("the end of the head", || {
+        !run(&mut queue.margay("node")).status.success()
+    });
+    let up = queue.ok("up");
+    assert!(up.contains("2 of 2 hosts, 2 running, 1 waiting"), "{up}");
+    assert_eq!(
+        (queue.state_of(1), queue.state_of(2)),
+        ("full".into(), "full".into())
+    );
+
+    // A host goes: what ran there is lost, or runs again, as it asks.
+    queue.switch_off(2);
+    queue.until("the host's end", || queue.state_of(2) == "down");
+    queue.until("the job's end", || queue.row(&again)["state"] == "waiting");
+    assert_eq!(queue.row(&keeps)["state"], "running");
+    queue.ok(&format!("cancel {keeps}"));
+    queue.until("the job on another host", || {
+        queue.lines("again").len() == 2
+    });
+    assert_eq!(
+        queue.lines("again"),
+        [queue.hosts.name(2), queue.hosts.name(1)]
+    );
+
+    // It comes back and gets jobs.
+    queue.switch_on(2);
+    queue.until("the last job", || queue.lines("lost").len() == 1);
+    assert_eq!(queue.lines("lost"), [queue.hosts.name(2)]);
+    queue.switch_off(2);
+    queue.until("the loss", || queue.row(&lost)["state"] == "lost");
+    let note = queue.row(&lost)["note"].as_str().unwrap().to_owned();
+    assert!(note.contains(&queue.hosts.name(2)), "{note}");
+    queue.ok("cancel --all");
+    run(&mut queue.margay("wait --all"));
+    queue.ok("down");
+    nothing_is_left(&queue.mark);
+}
+
+impl Queue {
+    /// The slots of a host.
+    fn slots_of_a_host(&self) -> u32 {
+        let listed = self.ok("node");
+        let line = listed.lines().nth(1).unwrap();
+        line.split_whitespace().nth(2).unwrap().parse().unwrap()
+    }
+}
