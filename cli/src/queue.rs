@@ -37,10 +37,7 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     if connect(&place)?.is_some() {
         return show_machine("the queue is up already");
     }
-    let spec = match machine(options)? {
-        Some(spec) => Some(serde_json::to_string(&spec).map_err(|error| error.to_string())?),
-        None => None,
-    };
+    let spec = machine(options)?;
     let log = place.log();
     let failed = |error: io::Error| format!("cannot start the queue: {error}");
     let file = open_log(&log).map_err(failed)?;
@@ -48,7 +45,7 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     let mut command = Command::new(&program);
     command
         .arg("serve")
-        .args(spec)
+        .args(spec.iter().flat_map(MachineSpec::words))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(file);

@@ -69,15 +69,16 @@ pub(crate) fn place(free: &[Room], job: &Job) -> Option<Vec<Part>> {
         Some(nodes) => spread(&hosts, count, nodes)?,
         None => gather(&hosts, count)?,
     };
-    let mut parts: Vec<Part> = chosen
+    let mut chosen: Vec<(u32, usize)> = chosen
         .into_iter()
-        .map(|(units, host)| Part {
-            host: host as u32,
-            slots: units.saturating_mul(each),
-        })
+        .map(|(units, host)| (host as u32, units as usize))
         .collect();
-    parts.sort_unstable_by_key(|part| part.host);
-    Some(parts)
+    chosen.sort_unstable();
+    let part = |(host, units): (u32, usize)| Part {
+        host,
+        slots: (units as u32).saturating_mul(each),
+    };
+    Some(chosen.into_iter().map(part).collect())
 }
 
 /// Places a job and takes what it needs.
@@ -97,11 +98,12 @@ fn gather(hosts: &[(u32, usize)], count: u32) -> Option<Vec<(u32, usize)>> {
     if let Some(&(_, host)) = hosts.iter().find(|(units, _)| *units >= count) {
         return Some(vec![(count, host)]);
     }
-    let mut emptiest = hosts.to_vec();
-    emptiest.sort_by_key(|(units, host)| (std::cmp::Reverse(*units), *host));
+    let by_units = |(units, host): &(u32, usize)| (u32::MAX - units, *host);
+    let mut emptiest: Vec<(u32, usize)> = hosts.iter().map(by_units).collect();
+    emptiest.sort_unstable();
     let (mut left, mut chosen) = (count, Vec::new());
-    for (units, host) in emptiest {
-        let taken = units.min(left);
+    for (full, host) in emptiest {
+        let taken = (u32::MAX - full).min(left);
         chosen.push((taken, host));
         left -= taken;
         if left == 0 {
@@ -155,11 +157,12 @@ pub(crate) fn keep_free(free: &mut [Room], hosts: &[Host], job: &Job) {
             }
         })
         .collect();
-    let mut order: Vec<usize> = (0..free.len()).collect();
-    order.sort_by_key(|&host| (std::cmp::Reverse(free[host].slots), host));
+    let by_slots = |room: &Room| u32::MAX - u32::try_from(room.slots.max(0)).unwrap_or(u32::MAX);
+    let mut order: Vec<(u32, usize)> = free.iter().map(by_slots).zip(0..).collect();
+    order.sort_unstable();
     // The smallest set of the emptiest hosts that would hold it.
     let mut some = vec![Room::default(); free.len()];
-    for host in order {
+    for (_, host) in order {
         some[host] = whole.get(host).copied().unwrap_or_default();
         if let Some(parts) = place(&some, job) {
             for part in parts {

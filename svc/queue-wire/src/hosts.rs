@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What machine a head is started for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What machine a head is started for: as words, its slots, the remote shell, and the hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineSpec {
     /// Slots of each host for which nothing else is said; its usable cores without.
     pub slots: Option<u32>,
@@ -14,10 +14,64 @@ pub struct MachineSpec {
 }
 
 /// A host as the user names it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSpec {
     pub name: String,
     pub slots: Option<u32>,
+}
+
+fn slots_text(slots: Option<u32>) -> String {
+    slots.map_or_else(|| "-".into(), |slots| slots.to_string())
+}
+
+fn slots_of(text: &str) -> Option<Option<u32>> {
+    match text {
+        "-" => Some(None),
+        number => number.parse().ok().map(Some),
+    }
+}
+
+impl MachineSpec {
+    /// It as words, one or three.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec![slots_text(self.slots)];
+        if !self.hosts.is_empty() {
+            words.push(self.shell.join(" "));
+            let hosts = self.hosts.iter();
+            let hosts: Vec<String> = hosts
+                .map(|host| format!("{} {}", host.name, slots_text(host.slots)))
+                .collect();
+            words.push(hosts.join(","));
+        }
+        words
+    }
+
+    /// The machine of these words; none when they are none.
+    #[must_use]
+    pub fn of(words: &[&str]) -> Option<MachineSpec> {
+        let (&slots, rest) = words.split_first()?;
+        let slots = slots_of(slots)?;
+        let mut spec = MachineSpec {
+            slots,
+            ..MachineSpec::default()
+        };
+        match rest {
+            [] => {}
+            [shell, hosts] => {
+                spec.shell = shell.split(' ').map(str::to_owned).collect();
+                for host in hosts.split(',') {
+                    let (name, slots) = host.split_once(' ')?;
+                    spec.hosts.push(HostSpec {
+                        name: name.to_owned(),
+                        slots: slots_of(slots)?,
+                    });
+                }
+            }
+            _ => return None,
+        }
+        Some(spec)
+    }
 }
 
 /// A host as it is shown.
@@ -43,6 +97,36 @@ impl HostRow {
             (true, 0) => "idle",
             (true, used) if used >= self.slots => "full",
             _ => "in use",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_what_its_words_say() {
+        let host = |name: &str, slots| HostSpec {
+            name: name.into(),
+            slots,
+        };
+        let alone = MachineSpec {
+            slots: Some(4),
+            ..MachineSpec::default()
+        };
+        let several = MachineSpec {
+            slots: None,
+            hosts: vec![host("a", Some(2)), host("[::1]", None)],
+            shell: vec!["ssh".into(), "-x".into()],
+        };
+        for spec in [alone, several, MachineSpec::default()] {
+            let words = spec.words();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            assert_eq!(MachineSpec::of(&words), Some(spec));
+        }
+        for wrong in [&[][..], &["x"], &["4", "ssh"], &["-", "ssh", "a"]] {
+            assert_eq!(MachineSpec::of(wrong), None, "{wrong:?}");
         }
     }
 }

@@ -6,19 +6,34 @@ use std::os::fd::AsFd;
 
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::{cpu, memory};
-use serde::{Deserialize, Serialize};
 
 use crate::claim::{self, Claim, Claimant};
 use crate::wire::{BEAT, Wire};
 
 /// What a host has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostFacts {
     pub cores: u32,
     pub memory_mib: u64,
 }
 
 impl HostFacts {
+    /// They as a line.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{} {}", self.cores, self.memory_mib)
+    }
+
+    /// What this line says.
+    #[must_use]
+    pub fn of(text: &[u8]) -> Option<HostFacts> {
+        let (cores, memory) = std::str::from_utf8(text).ok()?.split_once(' ')?;
+        Some(HostFacts {
+            cores: cores.parse().ok()?,
+            memory_mib: memory.parse().ok()?,
+        })
+    }
+
     /// Of this host.
     #[must_use]
     pub fn here() -> HostFacts {
@@ -48,16 +63,17 @@ pub fn agent() -> Result<(), String> {
             if letter != b'h' || claim.is_some() {
                 continue;
             }
-            let taken = serde_json::from_slice::<Claimant>(&bytes)
-                .map_err(|error| format!("what the head says is not understood: {error}; install the same Margay on all hosts"))
-                .and_then(|own| match claim::own_head() {
-                    Some(text) => Err(text),
-                    None => Claim::take(&own),
-                });
+            let taken = match (Claimant::of(&bytes), claim::own_head()) {
+                (_, Some(text)) => Err(text),
+                (Some(own), None) => Claim::take(&own),
+                (None, None) => Err(
+                    "the head is of another version; install the same Margay on all hosts".into(),
+                ),
+            };
             match taken {
                 Ok(taken) => {
                     claim = Some(taken);
-                    wire.say_value(b'i', &HostFacts::here());
+                    wire.say(b'i', HostFacts::here().text().as_bytes());
                 }
                 Err(text) => {
                     is_refused = true;

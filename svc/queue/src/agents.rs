@@ -178,7 +178,7 @@ impl Attendance {
             Err(text) => return (false, Some(text)),
         };
         let begun = Instant::now();
-        remote.wire.say_value(b'h', &self.own);
+        remote.wire.say(b'h', self.own.text().as_bytes());
         let mut facts: Option<HostFacts> = None;
         let mut poll = PollSet::default();
         loop {
@@ -192,7 +192,7 @@ impl Attendance {
             while let Some((letter, bytes)) = remote.wire.take() {
                 match letter {
                     b'i' => {
-                        facts = serde_json::from_slice(&bytes).ok();
+                        facts = HostFacts::of(&bytes);
                         self.say(facts.ok_or_else(|| "the agent speaks another version; install the same Margay on all hosts".to_owned()));
                     }
                     b'n' => {

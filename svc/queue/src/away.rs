@@ -63,7 +63,7 @@ pub fn run(folder: &JobFolder, order: &JobOrder, away: &Away, hearing: &mut Hear
             remote.wire.say(b'q', &[]);
         }
         for wish in news.wishes {
-            remote.wire.say_value(b's', &wish);
+            remote.wire.say(b's', &wish.text().unwrap_or_default());
         }
         while let Some((letter, bytes)) = remote.wire.take() {
             match letter {
@@ -84,7 +84,7 @@ pub fn run(folder: &JobFolder, order: &JobOrder, away: &Away, hearing: &mut Hear
         }
         if remote.wire.has_begun && !is_sent {
             is_sent = true;
-            remote.wire.say_value(b'j', order);
+            remote.wire.say(b'j', &order.text().unwrap_or_default());
         }
         remote.wire.beat();
         let silence = remote.wire.heard.elapsed();
@@ -119,7 +119,7 @@ fn write(file: &mut File, bytes: &[u8]) -> Result<(), String> {
 
 /// How the job ended, as the other side says.
 fn ended(bytes: &[u8], is_ended: bool) -> JobEnd {
-    let mut end: JobEnd = match serde_json::from_slice(bytes) {
+    let mut end: JobEnd = match JobEnd::of(bytes) {
         Ok(end) => end,
         Err(error) => {
             return without(

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use margay_svc_queue_wire::{Answer, Place, Request, connect, converse};
 use margay_sys_os::process::host_name;
-use serde::{Deserialize, Serialize};
 
 /// How long the claim of the same machine that has lost its connection may take to go.
 const FREED_WITHIN: Duration = Duration::from_secs(5);
@@ -18,13 +17,33 @@ const FREED_WITHIN: Duration = Duration::from_secs(5);
 const SAID_WITHIN: Duration = Duration::from_secs(2);
 
 /// Who claims a host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimant {
     /// The head's host, and the queue's folder there.
     pub head: String,
     pub folder: String,
     /// How the head names this host.
     pub name: String,
+}
+
+impl Claimant {
+    /// It as lines.
+    #[must_use]
+    pub fn text(&self) -> String {
+        [&*self.head, &self.folder, &self.name].join("\n")
+    }
+
+    /// Who these lines name.
+    #[must_use]
+    pub fn of(text: &[u8]) -> Option<Claimant> {
+        let text = String::from_utf8_lossy(text);
+        let mut lines = text.split('\n').map(str::to_owned);
+        Some(Claimant {
+            head: lines.next()?,
+            folder: lines.next()?,
+            name: lines.next()?,
+        })
+    }
 }
 
 /// A host that belongs to a machine for as long as this lives.
@@ -51,7 +70,7 @@ impl Claim {
             match UnixListener::bind_addr(&address().map_err(failed)?) {
                 Ok(listener) => {
                     listener.set_nonblocking(true).map_err(failed)?;
-                    let text = serde_json::to_vec(own).unwrap_or_default();
+                    let text = own.text().into_bytes();
                     return Ok(Claim { listener, text });
                 }
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {}
@@ -99,9 +118,9 @@ impl AsFd for Claim {
 pub fn owner() -> Option<Claimant> {
     let mut stream = UnixStream::connect_addr(&address().ok()?).ok()?;
     stream.set_read_timeout(Some(SAID_WITHIN)).ok()?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok()
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).ok()?;
+    Claimant::of(&text)
 }
 
 /// Why a head of this host alone keeps it from belonging to another machine, if one does.

@@ -67,6 +67,24 @@ pub struct JobOrder {
     pub away: Option<Away>,
 }
 
+impl JobOrder {
+    /// It as JSON.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    pub fn text(&self) -> io::Result<Vec<u8>> {
+        Ok(serde_json::to_vec(self)?)
+    }
+
+    /// What this JSON says.
+    ///
+    /// # Errors
+    /// When it says something else.
+    pub fn of(text: &[u8]) -> io::Result<JobOrder> {
+        Ok(serde_json::from_slice(text)?)
+    }
+}
+
 /// A signal for the processes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignalWish {
@@ -90,6 +108,40 @@ pub struct JobEnd {
 
 fn yes() -> bool {
     true
+}
+
+impl JobEnd {
+    /// It as JSON.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    pub fn text(&self) -> io::Result<Vec<u8>> {
+        Ok(serde_json::to_vec(self)?)
+    }
+
+    /// What this JSON says.
+    ///
+    /// # Errors
+    /// When it says something else.
+    pub fn of(text: &[u8]) -> io::Result<JobEnd> {
+        Ok(serde_json::from_slice(text)?)
+    }
+}
+
+impl SignalWish {
+    /// It as JSON.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    pub fn text(&self) -> io::Result<Vec<u8>> {
+        Ok(serde_json::to_vec(self)?)
+    }
+
+    /// What this JSON says; none when it says something else.
+    #[must_use]
+    pub fn of(text: &[u8]) -> Option<SignalWish> {
+        serde_json::from_slice(text).ok()
+    }
 }
 
 /// What a job's folder says of it.
@@ -147,7 +199,7 @@ impl JobFolder {
             .mode(0o700)
             .create(&self.0)?;
         let new = self.path("order.new");
-        private(&new)?.write_all(&serde_json::to_vec(order)?)?;
+        private(&new)?.write_all(&order.text()?)?;
         fs::rename(new, self.path("order"))
     }
 
@@ -156,7 +208,7 @@ impl JobFolder {
     /// # Errors
     /// What the system says.
     pub fn order(&self) -> io::Result<JobOrder> {
-        Ok(serde_json::from_slice(&fs::read(self.path("order"))?)?)
+        JobOrder::of(&fs::read(self.path("order"))?)
     }
 
     /// Writes the script and the file of nodes; returns the script's path.
@@ -206,7 +258,7 @@ impl JobFolder {
     /// What the system says.
     pub fn end(&self, end: &JobEnd) -> io::Result<()> {
         let path = self.path(&format!("end.{}", std::process::id()));
-        let mut text = serde_json::to_vec(end)?;
+        let mut text = end.text()?;
         text.resize(text.len().max(END_BYTES), b' ');
         // In place, where there is room.
         let mut file = File::options().write(true).open(&path)?;
@@ -234,7 +286,7 @@ impl JobFolder {
     /// # Errors
     /// What the system says.
     pub fn leave_signal(&self, wish: SignalWish) -> io::Result<()> {
-        let mut text = serde_json::to_vec(&wish)?;
+        let mut text = wish.text()?;
         text.push(b'\n');
         let mut file = File::options()
             .append(true)
@@ -253,7 +305,7 @@ impl JobFolder {
         }
         let text = fs::read(&taken).unwrap_or_default();
         text.split(|&byte| byte == b'\n')
-            .filter_map(|line| serde_json::from_slice(line).ok())
+            .filter_map(SignalWish::of)
             .collect()
     }
 
@@ -287,7 +339,7 @@ impl JobFolder {
 
     fn read_end(&self) -> io::Result<Option<JobEnd>> {
         match fs::read(self.path("end")) {
-            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+            Ok(text) => Ok(Some(JobEnd::of(&text)?)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }

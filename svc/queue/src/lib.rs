@@ -32,6 +32,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use margay_svc_batch as batch;
+use margay_svc_queue_wire::MachineSpec;
 pub use margay_svc_queue_wire::PROGRAM;
 
 /// Whether this is a command of another batch system, which the program does under its name.
@@ -75,9 +76,9 @@ pub fn main() -> ExitCode {
         }
         ["task", ..] => return with_code(batch::task(&arguments[1..])).into(),
         ["serve"] => serve::serve(None),
-        ["serve", spec] => match serde_json::from_str(spec) {
-            Ok(spec) => serve::serve(Some(spec)),
-            Err(error) => Err(format!("'{spec}' describes no machine: {error}")),
+        ["serve", ref spec @ ..] => match MachineSpec::of(spec) {
+            Some(spec) => serve::serve(Some(spec)),
+            None => Err(format!("'{}' describes no machine", spec.join(" "))),
         },
         ["agent"] => agent::agent(),
         ["there"] => there::outer(),

@@ -185,14 +185,15 @@ fn machine(spec: Option<MachineSpec>, place: &Place) -> Result<MachineSpec, Stri
         }
         Some(spec) => {
             let new = place.folder.join("machine.new");
-            fs::write(&new, serde_json::to_vec(&spec).unwrap_or_default()).map_err(failed)?;
+            fs::write(&new, spec.words().join("\n")).map_err(failed)?;
             fs::rename(&new, &path).map_err(failed)?;
             Ok(spec)
         }
-        None => Ok(fs::read(&path)
-            .ok()
-            .and_then(|text| serde_json::from_slice(&text).ok())
-            .unwrap_or_default()),
+        None => {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let words: Vec<&str> = text.lines().collect();
+            Ok(MachineSpec::of(&words).unwrap_or_default())
+        }
     }
 }
 

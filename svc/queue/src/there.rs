@@ -125,7 +125,7 @@ pub fn inner() -> Result<(), String> {
         while relay.pass() && !relay.wire.is_cut() {
             settle(relay, &mut hearing.poll);
         }
-        relay.wire.say_value(b'x', &end);
+        relay.wire.say(b'x', &end.text().map_err(failed)?);
         while relay.wire.unsaid() > 0 && !relay.wire.is_cut() {
             settle(relay, &mut hearing.poll);
         }
@@ -152,7 +152,7 @@ fn first_order(wire: &mut Wire) -> Option<Result<JobOrder, String>> {
         wire.go_on();
         while let Some((letter, bytes)) = wire.take() {
             if letter == b'j' {
-                let order = serde_json::from_slice(&bytes);
+                let order = JobOrder::of(&bytes);
                 return Some(order.map_err(|error| {
                     format!("the job is not understood: {error}; is the same Margay installed on both hosts?")
                 }));

@@ -5,8 +5,8 @@
 //!
 //! | letter | from | what follows |
 //! | --- | --- | --- |
-//! | `h` | here | who asks for the host, as JSON |
-//! | `i` | host | what it has, as JSON |
+//! | `h` | here | who asks for the host: lines |
+//! | `i` | host | its cores and its memory in MiB |
 //! | `n` | host | why it is refused |
 //! | `j` | here | a job's order, as JSON |
 //! | `s` | here | a signal for its processes, as JSON |
@@ -21,7 +21,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use margay_sys_os::descriptor::{Outlet, PollSet, Wrote, set_nonblocking};
-use serde::Serialize;
 
 /// What the host says first.
 pub const MAGIC: &[u8] = b"\nmargay-queue 1\n";
@@ -83,12 +82,6 @@ impl Wire {
         self.outbox.extend_from_slice(&count.to_le_bytes());
         self.outbox.extend_from_slice(bytes);
         self.flush();
-    }
-
-    /// The same with a value as JSON.
-    pub fn say_value(&mut self, letter: u8, value: &impl Serialize) {
-        let text = serde_json::to_vec(value).unwrap_or_default();
-        self.say(letter, &text);
     }
 
     /// Says that this side is there, when it is time.
