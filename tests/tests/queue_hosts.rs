@@ -33,6 +33,7 @@ impl Queue {
         let mode = PermissionsExt::from_mode(0o755);
         fs::set_permissions(queue.path("reach"), mode).unwrap();
         fs::create_dir(queue.path("run")).unwrap();
+        fs::create_dir(queue.path("tmp")).unwrap();
         queue
     }
 
@@ -49,6 +50,7 @@ impl Queue {
             .env("XDG_STATE_HOME", self.path("state"))
             .env("XDG_RUNTIME_DIR", self.path("run"))
             .env("MARGAY_RSH", self.path("reach"))
+            .env("TMPDIR", self.path("tmp"))
             .env(margay_tests::jobs::MARK, &self.mark);
         margay
     }
@@ -230,10 +232,17 @@ fn hosts_that_go_come_back_and_a_killed_head_finds_their_jobs() {
     queue.until("the loss", || queue.row(&lost)["state"] == "lost");
     let note = queue.row(&lost)["note"].as_str().unwrap().to_owned();
     assert!(note.contains(&queue.hosts.name(2)), "{note}");
+    // When it comes back once more, what jobs had there is removed.
+    queue.switch_on(2);
+    queue.until("the host", || queue.state_of(2) == "idle");
     queue.ok("cancel --all");
     run(&mut queue.margay("wait --all"));
     queue.ok("down");
     nothing_is_left(&queue.mark);
+    let left: Vec<PathBuf> = (fs::read_dir(queue.path("tmp")).unwrap().flatten())
+        .map(|entry| entry.path())
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 impl Queue {

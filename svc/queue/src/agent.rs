@@ -8,6 +8,7 @@ use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::{cpu, memory};
 
 use crate::claim::{self, Claim, Claimant};
+use crate::there;
 use crate::wire::{BEAT, Wire};
 
 /// What a host has.
@@ -72,6 +73,7 @@ pub fn agent() -> Result<(), String> {
             };
             match taken {
                 Ok(taken) => {
+                    there::sweep();
                     claim = Some(taken);
                     wire.say(b'i', HostFacts::here().text().as_bytes());
                 }

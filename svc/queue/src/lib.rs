@@ -82,7 +82,7 @@ pub fn main() -> ExitCode {
         },
         ["agent"] => agent::agent(),
         ["there"] => there::outer(),
-        ["there", "inner"] => there::inner(),
+        ["there", folder] => there::inner(Path::new(folder)),
         ["replay", file] => replay::replay(Path::new(file), false),
         ["replay", file, "--json"] => replay::replay(Path::new(file), true),
         ["make-log", jobs, slots, seed] => replay::make(jobs, slots, seed),

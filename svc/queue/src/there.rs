@@ -6,9 +6,9 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use margay_svc_queue_wire::{Bytes, PROGRAM};
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
@@ -35,9 +35,9 @@ pub fn outer() -> Result<(), String> {
     SignalSet::of(&HEARD).block();
     become_subreaper().map_err(failed)?;
     let mut command = Command::new(beside(PROGRAM).map_err(failed)?);
-    command.arg("there").arg("inner");
+    let folder = new_folder();
+    command.arg("there").arg(&folder);
     let mut inner = take_defaults_in(&mut command).spawn().map_err(failed)?;
-    let folder = folder_of(inner.id());
     let ended = inner.wait().map_err(failed)?;
     kill_descendants(&[], KILLED_WITHIN);
     let _ = fs::remove_dir_all(folder);
@@ -47,10 +47,51 @@ pub fn outer() -> Result<(), String> {
     }
 }
 
-/// The folder of what the job reads.
-fn folder_of(process: u32) -> PathBuf {
-    let user = margay_sys_os::port::user();
-    std::env::temp_dir().join(format!("margay-job-{user}-{process}"))
+/// What the names of folders of this user's jobs begin with.
+fn start_of_names() -> String {
+    format!("margay-job-{}-", margay_sys_os::port::user())
+}
+
+/// The folder of what a job reads, which is to be made.
+fn new_folder() -> PathBuf {
+    // Containers with the same numbers of processes may share the place.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.map_or(0, |since| since.as_nanos());
+    let name = format!("{}{}-{now}", start_of_names(), std::process::id());
+    std::env::temp_dir().join(name)
+}
+
+/// Removes folders of jobs that ended with the host: nobody holds their locks.
+pub fn sweep() {
+    let start = start_of_names();
+    let all = fs::read_dir(std::env::temp_dir()).into_iter().flatten();
+    for folder in all.flatten() {
+        let name = folder.file_name().to_string_lossy().into_owned();
+        if !name.starts_with(&start) || name.ends_with(".new") {
+            continue;
+        }
+        let lock = File::options().write(true).open(folder.path().join(LOCK));
+        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(folder.path());
+        }
+    }
+}
+
+/// Locked as long as the job is watched.
+const LOCK: &str = "lock";
+
+/// Makes the folder. It has its name when its lock is held.
+fn make_folder(path: &Path) -> Result<(Folder, File), String> {
+    let failed = |error: io::Error| format!("cannot make the folder {}: {error}", path.display());
+    let new = Folder(path.with_extension("new"));
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&new.0)
+        .map_err(failed)?;
+    let lock = File::create(new.0.join(LOCK)).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    fs::rename(&new.0, path).map_err(failed)?;
+    Ok((Folder(path.to_owned()), lock))
 }
 
 /// Gone with the value.
@@ -66,7 +107,7 @@ impl Drop for Folder {
 ///
 /// # Errors
 /// In words.
-pub fn inner() -> Result<(), String> {
+pub fn inner(base: &Path) -> Result<(), String> {
     let failed = |error: io::Error| format!("the job cannot be watched: {error}");
     let heard = SignalSet::of(&HEARD);
     heard.block();
@@ -80,11 +121,7 @@ pub fn inner() -> Result<(), String> {
         return Ok(());
     };
     let mut order = order?;
-    let base = Folder(folder_of(std::process::id()));
-    fs::DirBuilder::new()
-        .mode(0o700)
-        .create(&base.0)
-        .map_err(|error| format!("cannot make the folder {}: {error}", base.0.display()))?;
+    let (base, lock) = make_folder(base)?;
     // Its name is the job's number, by which commands in the job know it.
     let folder = JobFolder(base.0.join(order.job.to_string()));
     fs::create_dir(&folder.0).map_err(failed)?;
@@ -121,6 +158,8 @@ pub fn inner() -> Result<(), String> {
     };
     let (end, _) = run_here(&folder, &order, &mut hearing, &outputs);
     drop(writers);
+    drop(base);
+    drop(lock);
     if let Some(relay) = &mut hearing.relay {
         while relay.pass() && !relay.wire.is_cut() {
             settle(relay, &mut hearing.poll);
