@@ -5,7 +5,6 @@ use std::ffi::c_int;
 use margay_run_mpi::Mpi;
 use margay_run_mpi::constants::address::MPI_IN_PLACE;
 use margay_run_mpi::constants::op::MPI_NO_OP;
-use margay_run_mpi::datatype::basic_size;
 use margay_run_mpi::error::Result;
 use margay_run_mpi::operation::Operand;
 use margay_run_windows::operation::{Access, Dense, Remote, check_single};
@@ -60,13 +59,22 @@ mpi! {
         let origin = (origin_addr.buf(), origin_count.wide(), origin_datatype);
         let result = (result_addr, result_count.wide(), result_datatype);
         let target = (target_rank, target_disp, target_count.wide(), target_datatype);
+        if result.1 == target.2
+            && result_datatype == target_datatype
+            && let Some(elements) = elements(result)
+            && let Some(dense) = Dense::fetch(op.value(), target_datatype.value(), elements)
+            // With MPI_NO_OP the origin has no meaning, whatever it is.
+            && at_once(mpi, win, dense, if op.value() == MPI_NO_OP { result } else { origin }, target)
+        {
+            return Ok(());
+        }
         mpi.windows().access(win.value(), fetch(mpi, origin, result, op)?, &far(mpi, target)?)
     }
 
     /// `MPI_Get_accumulate` of one element of a predefined type.
     fn MPI_Fetch_and_op(origin_addr: ConstBuf, result_addr: Buf, datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, op: MPI_Op, win: MPI_Win) |mpi| on win {
         let far_element = (target_rank, target_disp, 1, datatype);
-        if let Some(result) = element(result_addr, datatype)
+        if let Some(result) = elements((result_addr, 1, datatype))
             && let Some(dense) = Dense::fetch(op.value(), datatype.value(), result)
         {
             // With MPI_NO_OP the origin has no meaning, whatever it is.
@@ -85,8 +93,8 @@ mpi! {
     /// before.
     fn MPI_Compare_and_swap(origin_addr: ConstBuf, compare_addr: ConstBuf, result_addr: Buf, datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, win: MPI_Win) |mpi| on win {
         let far_element = (target_rank, target_disp, 1, datatype);
-        if let Some(result) = element(result_addr, datatype)
-            && let Some(compare) = element(compare_addr.buf(), datatype)
+        if let Some(result) = elements((result_addr, 1, datatype))
+            && let Some(compare) = elements((compare_addr.buf(), 1, datatype))
             && let Some(dense) = Dense::swap(datatype.value(), compare, result)
             && at_once(mpi, win, dense, (origin_addr.buf(), 1, datatype), far_element)
         {
@@ -161,14 +169,14 @@ unsafe fn at_once(
     }
 }
 
-/// The memory of one element of a predefined type without holes.
+/// The memory of a few elements of a predefined type without holes.
 ///
 /// # Safety
-/// The C caller vouches for the element.
-unsafe fn element(buf: Buf, datatype: MPI_Datatype) -> Option<Piece> {
-    let bytes = basic_size(datatype.value())?;
+/// The C caller vouches for the elements.
+unsafe fn elements((buf, count, datatype): Elements) -> Option<Piece> {
+    let bytes = short(count, datatype)?;
     // SAFETY: by the caller's promise.
-    (buf.address() > MPI_IN_PLACE).then(|| unsafe { buf.piece(bytes as usize) })
+    (buf.address() > MPI_IN_PLACE).then(|| unsafe { buf.piece(bytes) })
 }
 
 /// Keeps the slow path apart from the fast one, which needs neither its registers nor its stack.

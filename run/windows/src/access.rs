@@ -38,6 +38,7 @@ impl Windows<'_> {
     ) -> bool {
         // Asked now, while the compiler knows it: `post` takes the operation by its address.
         let (is_put, is_get) = (matches!(dense, Dense::Put), matches!(dense, Dense::Get));
+        let looks = dense.looks();
         let windows = self.table();
         let Some(window) = windows.get(handle) else {
             cold_path();
@@ -62,6 +63,9 @@ impl Windows<'_> {
         };
         if near.size() > SHORT || !window.is_open(target) {
             return false;
+        }
+        if looks > 0 {
+            window.looks(looks);
         }
         if is_get {
             self.settle();
@@ -129,6 +133,9 @@ impl Windows<'_> {
             return Ok(None);
         };
         let job = self.job(access, remote)?;
+        if !matches!(job.kind, Kind::Put | Kind::Accumulate) {
+            window.looks(Dense::Get.looks());
+        }
         if !window.is_open(&window.targets[target as usize]) {
             return Err(window.outside(target));
         }

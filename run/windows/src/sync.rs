@@ -18,9 +18,10 @@ use margay_run_mpi::constants::mode::*;
 use margay_run_mpi::error::*;
 use margay_run_mpi::{Operation, fail};
 
-/// Calls in which programs poll before others get the core. (An operation with its flush takes some
-/// 10 ns, looking for what others want of this process many times that.)
-const POLLS: u32 = 64;
+/// Flushes before others make progress and get the core, if the program only stores: then it waits
+/// for nobody. (An operation with its flush takes some 15 ns, giving the core away a slice of
+/// another rank's time.)
+pub(super) const POLLS: u32 = 1 << 16;
 
 /// Whether the processor makes stores visible in the order of the program.
 pub(super) const STORES_IN_ORDER: bool = cfg!(target_arch = "x86_64");
@@ -415,12 +416,23 @@ impl Window {
         }
     }
 
-    /// Counts a call in which programs poll; whether it is time to let others make progress.
+    /// Counts a flush; whether it is time to let others make progress.
     #[inline(always)]
     fn is_poll(&self) -> bool {
-        let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
-        self.polls.store(polls, Ordering::Relaxed);
-        polls.is_multiple_of(POLLS)
+        let polls = self.polls.load(Ordering::Relaxed) + 1;
+        let is_time = polls >= POLLS;
+        self.polls
+            .store(if is_time { 0 } else { polls }, Ordering::Relaxed);
+        is_time
+    }
+
+    /// Counts an operation that brings back what is at the target, for as many flushes.
+    #[inline(always)]
+    pub(super) fn looks(&self, flushes: u32) {
+        let polls = self.polls.load(Ordering::Relaxed);
+        if polls < POLLS {
+            self.polls.store(polls + flushes, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn locked(&self, target: u32) -> u8 {
