@@ -83,6 +83,9 @@ impl Mpi {
         let Some(exchange) = exchange(comm, operation) else {
             return Ok(None);
         };
+        if exchange.is_message(channel) {
+            return Ok(None);
+        }
         let is_direct = comm.attaches() && exchange.is_direct(channel);
         if !is_direct && !exchange.fits(channel) {
             return Ok(None);

@@ -199,7 +199,6 @@ impl Exchange<'_> {
         let published = channel.published_bytes() as u64;
         let (sent, lane) = (channel.sent_bytes(), channel.board.lane_bytes() as u64);
         let ranks = u64::from(channel.board.ranks());
-        let is_rooted = self.root().is_some();
         let (block, least) = match self {
             Exchange::Bcast { data, .. } => (data.size(), sent),
             Exchange::Gather { .. } | Exchange::Allgather { .. } if !channel.roomy => return false,
@@ -210,8 +209,19 @@ impl Exchange<'_> {
             Exchange::Alltoall { recv, .. } => (recv.bytes(), published / ranks),
             _ => return false,
         };
-        let is_message = is_rooted && channel.is_long(block);
-        block > least && (LEAST_PULL..=MOST_DIRECT).contains(&block) && !is_message
+        block > least && (LEAST_PULL..=MOST_DIRECT).contains(&block)
+    }
+
+    /// Whether messages are better. All ranks find the same.
+    #[must_use]
+    pub fn is_message(&self, channel: &Channel) -> bool {
+        let block = match self {
+            Exchange::Bcast { data, .. } => data.size(),
+            Exchange::Gather { bytes, .. } | Exchange::Scatter { bytes, .. } => *bytes,
+            Exchange::Allgather { recv, .. } | Exchange::Alltoall { recv, .. } => recv.bytes(),
+            _ => return false,
+        };
+        channel.is_message(block, self.root().is_some())
     }
 
     /// What others copy, and copies what this rank has for itself.
