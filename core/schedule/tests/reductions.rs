@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use fastrand::Rng;
 use margay_core_schedule::{
-    Ranks, Reduction, Schedule, allreduce, exscan, reduce, reduce_scatter, reduce_scatter_block,
-    scan,
+    Ranks, Reduction, Schedule, allreduce, exscan, exscan_chain, reduce, reduce_scatter,
+    reduce_scatter_block, scan, scan_chain,
 };
 use sim::{Layout, Mode, Process, check_hazards, for_all, for_sizes, run, world};
 
@@ -277,7 +277,10 @@ fn reduce_scatter_deals_the_result_out() {
 #[test]
 fn scans_combine_the_ranks_before() {
     for_sizes(&mut |size, tuning, mode, rng| {
-        for exclusive in [false, true] {
+        for (exclusive, chain) in [(false, false), (true, false), (false, true), (true, true)] {
+            if chain && size == 1 {
+                continue;
+            }
             let case = Case::random(size, rng);
             let count = case.reduction.count.min(20);
             let reduction = Reduction {
@@ -286,10 +289,11 @@ fn scans_combine_the_ranks_before() {
             };
             let mut build = || {
                 world(size, |ranks| {
-                    let schedule = if exclusive {
-                        exscan(ranks, reduction, case.in_place, tuning)
-                    } else {
-                        scan(ranks, reduction, case.in_place, tuning)
+                    let schedule = match (exclusive, chain) {
+                        (true, false) => exscan(ranks, reduction, case.in_place, tuning),
+                        (false, false) => scan(ranks, reduction, case.in_place, tuning),
+                        (true, true) => exscan_chain(ranks, reduction, case.in_place),
+                        (false, true) => scan_chain(ranks, reduction, case.in_place),
                     };
                     case.process(ranks, schedule, case.in_place, true, count)
                 })

@@ -274,6 +274,19 @@ impl Rank {
         self.call(|engine| engine.recv_at_once(piece, pattern, spins).map(take))
     }
 
+    /// Receives a message from a process of the job that has come or comes in a moment; None when
+    /// it does not.
+    pub fn recv_soon(&self, data: &Data, pattern: Pattern, from: u32) -> Option<Outcome> {
+        let has_come = self.call(|engine| {
+            engine.probe(pattern)?;
+            Some(engine.irecv(data.clone(), pattern, Some(from)))
+        });
+        match has_come {
+            Some(id) => Some(self.wait(id)),
+            None => self.recv_at_once(data.piece()?, pattern, Outcome::clone),
+        }
+    }
+
     /// Receives and waits for the message. `from` is the sender's world rank if one is asked for.
     #[inline]
     pub fn recv(&self, data: Data, pattern: Pattern, from: Option<u32>) -> Outcome {

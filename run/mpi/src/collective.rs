@@ -4,6 +4,7 @@
 //! `core/schedule`, which the engine executes: blocking ([`Mpi::collective`]), with a request
 //! ([`Mpi::icollective`]) or again and again ([`Mpi::collective_init`]).
 
+mod direct;
 pub(crate) mod hosts;
 mod plan;
 
@@ -34,7 +35,7 @@ impl Mpi {
         check(comm, &operation)?;
         self.check_whole(comm)?;
         self.record_collective(comm, &operation);
-        if self.collective_fast(comm, &operation)? {
+        if self.collective_direct(comm, &operation)? || self.collective_fast(comm, &operation)? {
             comm.traffic.count_collective(self.rank.lock().is_shared());
             return Ok(());
         }

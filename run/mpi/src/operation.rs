@@ -267,6 +267,13 @@ impl Blocks {
         self.counts[i] * self.datatypes[i.min(self.datatypes.len() - 1)].size()
     }
 
+    /// One block as the data of a message; all have one type.
+    pub(crate) fn data_of(&self, rank: u32) -> Data {
+        let (i, datatype) = (rank as usize, &self.datatypes[0]);
+        let at = self.displs[i].wrapping_mul(datatype.extent());
+        Data::typed(self.mem.shifted(at), self.counts[i], datatype)
+    }
+
     pub(crate) fn parts(&self) -> Vec<Part> {
         (self.counts.iter().zip(&self.displs).enumerate())
             .map(|(i, (&count, &start))| {

@@ -15,6 +15,14 @@ impl Rank {
         self.call(|engine| engine.send_at_once(piece, to, envelope))
     }
 
+    /// As [`send_at_once`](Self::send_at_once), of data that need not be one piece: then it does not
+    /// go.
+    #[inline]
+    pub fn send_soon(&self, data: &Data, to: u32, envelope: Envelope) -> bool {
+        let piece = data.piece();
+        piece.is_some_and(|piece| self.send_at_once(piece, to, envelope))
+    }
+
     /// As [`send_at_once`](Self::send_at_once), and returns the message's
     /// [`Sent::number`](crate::Sent::number).
     #[inline(always)]

@@ -52,6 +52,8 @@ impl Mpi {
         if comm.is_inter() || comm.size() < 2 {
             return Ok(false);
         }
+        // All ranks open the channel in the same operation, whether they need it or not.
+        let has_channel = comm.channel(&self.rank).is_some();
         let is_short =
             |blocks: &Blocks| (0..comm.size()).all(|rank| blocks.bytes_of(rank) <= MOST_BYTES);
         let is_here = |root: &Root| *root == Root::Rank(comm.rank);
@@ -94,9 +96,10 @@ impl Mpi {
                 recv,
             } if is_short(send) && is_short(recv) => begin().alltoallv(operation, send, recv),
             O::Scan { what, .. } | O::Exscan { what, .. }
-                if what.count * what.datatype.size() <= CHAIN_BYTES
+                if (1..=CHAIN_BYTES).contains(&(what.count * what.datatype.size()))
                     && what.datatype.size() as i64 == what.datatype.extent()
                     && exchange(comm, operation).is_some()
+                    && has_channel
                     && !self.rank.has_core() =>
             {
                 begin().chain(operation, what)
@@ -203,8 +206,11 @@ impl Direct<'_> {
         self.end()
     }
 
-    /// Sends at once, or begins to.
+    /// Sends at once, or begins to. As by schedule, nothing goes where there is no data.
     fn send(&mut self, to: u32, data: &Data) {
+        if data.size() == 0 {
+            return;
+        }
         let envelope = Envelope {
             context: self.comm.collective(),
             source: self.comm.rank,
@@ -226,6 +232,9 @@ impl Direct<'_> {
 
     /// Receives what has come or comes soon. Returns whether it did.
     fn receive(&mut self, from: u32, data: &Data) -> bool {
+        if data.size() == 0 {
+            return true;
+        }
         let pattern = Pattern::new(self.comm.collective(), Some(from), Some(self.tag()));
         let Some(outcome) = self.mpi.rank.recv_soon(data, pattern, self.process(from)) else {
             return false;
