@@ -119,8 +119,8 @@ pub fn gatherv(
     b.finish()
 }
 
-/// The receives of a [`gatherv`]'s root, or of an all-to-all, from the ranks that lie `first` or more
-/// before the caller's. What comes from the nearer ones was received before.
+/// The receives of a [`gatherv`]'s root, or of an all-to-all, from the ranks that lie `first` or
+/// more before the caller's. What comes from the nearer ones was received before.
 pub fn receives(ranks: Ranks, first: u32, recv: &[Part], tuning: &Tuning) -> Schedule {
     let mut b = Builder::default();
     let mut received = vec![];

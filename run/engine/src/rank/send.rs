@@ -15,8 +15,8 @@ impl Rank {
         self.call(|engine| engine.send_at_once(piece, to, envelope))
     }
 
-    /// As [`send_at_once`](Self::send_at_once), of data that need not be one piece: then it does not
-    /// go.
+    /// As [`send_at_once`](Self::send_at_once), of data that need not be one piece: then it does
+    /// not go.
     #[inline]
     pub fn send_soon(&self, data: &Data, to: u32, envelope: Envelope) -> bool {
         let piece = data.piece();

@@ -25,8 +25,8 @@ use crate::outcome::disagreement;
 const MOST_BYTES: u64 = WHOLE as u64;
 
 /// The longest operand of a prefix reduction that goes along the chain, in bytes. The chain is for
-/// ranks that share cores: each does many calls before it leaves its core. Where every rank has one,
-/// and for longer operands, the ranks' shared memory is as fast or faster.
+/// ranks that share cores: each does many calls before it leaves its core. Where every rank has
+/// one, and for longer operands, the ranks' shared memory is as fast or faster.
 const CHAIN_BYTES: u64 = 1024;
 
 /// One collective operation under way.
