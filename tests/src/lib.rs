@@ -5,6 +5,7 @@
 pub mod batch;
 pub mod hosts;
 pub mod jobs;
+pub mod pfs;
 pub mod python;
 pub mod slurm;
 pub mod voices;

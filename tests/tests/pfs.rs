@@ -4,125 +4,13 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
+use std::path::Path;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use margay_tests::jobs::Built;
+use margay_tests::pfs::{Place, noise, said, tool};
 use margay_tests::{command, run, stage};
-
-/// A place for stripe directories and a mount point; what is mounted ends with it.
-struct Place {
-    folder: tempfile::TempDir,
-}
-
-impl Place {
-    /// Says why in words where nothing can be mounted.
-    fn new() -> Option<Place> {
-        if fs::File::open("/dev/fuse").is_err() {
-            eprintln!("not run: /dev/fuse cannot be opened, which a mount takes");
-            return None;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("mnt")).unwrap();
-        Some(Place { folder })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn mount(&self) -> PathBuf {
-        self.path("mnt")
-    }
-
-    fn margay(&self, words: &[&str]) -> Command {
-        let mut margay = command(stage().join("bin/margay"), 60);
-        margay
-            .arg("pfs")
-            .args(words)
-            .current_dir(self.folder.path())
-            .env("XDG_STATE_HOME", self.path("state"));
-        margay
-    }
-
-    fn pfs(&self, words: &[&str]) -> String {
-        let output = run(&mut self.margay(words));
-        assert!(output.status.success(), "{words:?}: {}", said(&output));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// The process of the service, by its folder in `/proc`.
-    fn service(&self) -> Option<PathBuf> {
-        let state = format!("XDG_STATE_HOME={}\0", self.path("state").display());
-        let found = fs::read_dir("/proc").unwrap().flatten().find(|entry| {
-            let of = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
-            let words = String::from_utf8_lossy(&of("cmdline")).into_owned();
-            words.contains("\0serve\0")
-                && words.ends_with("\0scratch\0")
-                && String::from_utf8_lossy(&of("environ")).contains(&state)
-        });
-        found.map(|entry| entry.path())
-    }
-
-    /// Sends a signal to the service, and returns when it is gone.
-    fn kill_service(&self, signal: &str) {
-        let service = self.service().expect("the service runs");
-        let number = service.file_name().unwrap().to_string_lossy();
-        tool("kill", &[signal, &number], self.folder.path());
-        // Its stripe directories are free when it is gone, or only waits for its parent to notice.
-        // Its first thread may wait for that while others still have them.
-        let threads = || fs::read_dir(service.join("task")).map_or(0, Iterator::count);
-        let stat = service.join("stat");
-        while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) || threads() > 1 {
-            std::thread::yield_now();
-        }
-    }
-
-    /// Whether anything is mounted at the mount point.
-    fn is_mounted(&self) -> bool {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        mounts.contains(&format!(" {} ", self.mount().display()))
-    }
-
-    fn refused(&self, words: &[&str], why: &str) {
-        let output = run(&mut self.margay(words));
-        assert!(!output.status.success(), "{words:?} succeeded");
-        assert!(said(&output).contains(why), "{words:?}: {}", said(&output));
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // Where a test has failed half-way; otherwise nothing is mounted or runs.
-        let _ = self.margay(&["stop", "scratch"]).output();
-        let _ = Command::new("umount").arg("-l").arg(self.mount()).output();
-    }
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn tool(program: &str, arguments: &[&str], folder: &Path) {
-    let output = run(command(program, 60).args(arguments).current_dir(folder));
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {}",
-        said(&output)
-    );
-}
-
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed;
-    let mut next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) as u8
-    };
-    (0..len).map(|_| next()).collect()
-}
 
 const DIRECTORIES: [&str; 4] = ["d1", "d2", "d3", "d4"];
 
@@ -359,6 +247,56 @@ fn without_parity_a_lost_directory_is_an_error_and_never_wrong_data() {
     place.refused(&["stop", "scratch"], "not stored");
     assert!(place.service().is_none() && !place.is_mounted());
     place.refused(&["mount", "scratch", "mnt"], "3 of 4 stripe directories");
+}
+
+#[test]
+fn a_quota_refuses_what_is_too_much_and_is_kept() {
+    let Some(place) = Place::new() else { return };
+    let create: Vec<&str> = [["create", "scratch"].as_slice(), &DIRECTORIES].concat();
+    place.pfs(&create);
+    place.pfs(&["mount", "scratch", "mnt"]);
+    let user = fs::metadata(place.path("d1")).unwrap();
+    let user = std::os::unix::fs::MetadataExt::uid(&user).to_string();
+    let set = |more: &[&str]| {
+        let words = ["quota", "scratch", "--user", &user];
+        place.pfs(&[words.as_slice(), more].concat());
+    };
+    set(&["--space", "3M"]);
+    // The top directory is one of the files.
+    set(&["--files", "4"]);
+    let is_over = |error: std::io::Error| error.kind() == std::io::ErrorKind::QuotaExceeded;
+    let path = place.mount().join("file");
+    let bytes = noise(1, 4 << 20);
+    assert!(fs::write(&path, &bytes).is_err_and(is_over));
+    let len = fs::metadata(&path).unwrap().len();
+    assert!((2 << 20..=3 << 20).contains(&len), "{len}");
+    assert!(fs::read(&path).unwrap() == bytes[..len as usize]);
+    fs::write(place.mount().join("empty"), b"").unwrap();
+    fs::create_dir(place.mount().join("folder")).unwrap();
+    assert!(fs::create_dir(place.mount().join("more")).is_err_and(is_over));
+    // It is kept, also where the service is started anew, and set while none runs.
+    place.pfs(&["stop", "scratch"]);
+    let quota = place.pfs(&["quota", "scratch"]);
+    assert!(quota.contains(" of 3.0 MiB, 4 of 4 files"), "{quota}");
+    set(&["--space", "none"]);
+    place.pfs(&["mount", "scratch", "mnt"]);
+    fs::write(&path, &bytes).unwrap();
+    let status = place.pfs(&["status", "scratch"]);
+    assert!(status.contains("4.0 MiB, 4 of 4 files"), "{status}");
+    assert!(fs::write(place.mount().join("more"), b"").is_err_and(is_over));
+    fs::remove_file(&path).unwrap();
+    fs::write(place.mount().join("more"), b"").unwrap();
+    place.refused(
+        &["quota", "scratch", "--user", "no-such", "--files", "1"],
+        "no user",
+    );
+    place.refused(&["quota", "scratch", "--user", &user], "name a limit");
+    place.refused(
+        &["quota", "scratch", "--user", &user, "--space", "x"],
+        "no limit",
+    );
+    place.pfs(&["check", "scratch"]);
+    place.pfs(&["stop", "scratch"]);
 }
 
 #[test]

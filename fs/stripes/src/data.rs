@@ -166,6 +166,7 @@ impl Store {
     pub fn write(&self, ino: u64, offset: u64, bytes: &[u8]) -> Result<()> {
         let data = self.file(ino)?;
         self.requests.fetch_add(1, Ordering::Relaxed);
+        self.charge_write(ino, &data, offset, bytes.len() as u64)?;
         self.with_room(|| self.try_write(ino, &data, offset, bytes))?;
         if self.waiting.load(Ordering::Relaxed) > MOST_WAITING {
             self.write_out_all()?;

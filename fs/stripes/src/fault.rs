@@ -35,6 +35,8 @@ pub enum Fault {
     NoData,
     /// No space is left in a stripe directory.
     NoSpace,
+    /// The owner would have more than the quota allows.
+    OverQuota,
     /// Not part of this file system.
     Unsupported,
     /// Data cannot be read or written: more directories failed than there is parity.
@@ -69,6 +71,7 @@ impl fmt::Display for Fault {
             Fault::NoAttribute => "no such attribute",
             Fault::NoData => "nothing before the end of the file",
             Fault::NoSpace => "no space is left in a stripe directory",
+            Fault::OverQuota => "more than the quota of the user allows",
             Fault::Unsupported => "not supported",
             Fault::Broken => "more stripe directories failed than the parity can replace",
         })

@@ -38,6 +38,7 @@ impl Store {
                 if self.usage().free < len {
                     return Err(Fault::NoSpace);
                 }
+                self.charge_write(ino, &data, offset, len)?;
                 if grows {
                     self.grow(ino, &data, end)?;
                 }

@@ -133,7 +133,7 @@ impl Store {
         }
         let mut how = *how;
         how.now = self.now();
-        self.change(|names, changes| {
+        let known = self.change(|names, changes| {
             if names.get(ino)?.attributes.contains_key(CAPABILITY)
                 && (how.kill_ids || how.uid.is_some() || how.gid.is_some())
             {
@@ -141,7 +141,11 @@ impl Store {
             }
             names.set(ino, &how, changes)?;
             known(names, ino)
-        })
+        })?;
+        if how.uid.is_some() {
+            self.forget_counts();
+        }
+        Ok(known)
     }
 
     /// Makes a file, directory, link or special file. The caller gets a reference.
@@ -151,6 +155,7 @@ impl Store {
     pub fn make(&self, folder: u64, name: &[u8], how: &Making) -> Result<Known> {
         let mut how = how.clone();
         how.now = self.now();
+        self.charge_file(how.uid)?;
         let known = self.change(|names, changes| {
             let ino = names.make(folder, name, &how, changes)?;
             pin(names, ino);
@@ -241,7 +246,9 @@ impl Store {
     pub fn attributes(&self, ino: u64) -> Result<Vec<u8>> {
         let names = self.read_names();
         let mut all = Vec::new();
-        for name in names.get(ino)?.attributes.keys() {
+        let own = |name: &&Vec<u8>| name.starts_with(INTERNAL);
+        let names = names.get(ino)?.attributes.keys();
+        for name in names.filter(|name| !own(name)) {
             all.extend_from_slice(name);
             all.push(0);
         }
@@ -297,6 +304,9 @@ impl Store {
         }
     }
 }
+
+/// What the store keeps for itself among the extended attributes begins with this.
+const INTERNAL: &[u8] = b"system.margay.";
 
 /// The extended attribute that is a right like set-user-id.
 const CAPABILITY: &[u8] = b"security.capability";

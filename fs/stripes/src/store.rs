@@ -17,6 +17,7 @@ use crate::fault::{Fault, Result};
 use crate::file::FileData;
 use crate::log::{self, Log, Scan};
 use crate::names::{self, Body, Names};
+use crate::quota::Quotas;
 use crate::slots::Slots;
 use crate::state::{self, Found, Health, Member, State};
 
@@ -107,6 +108,7 @@ pub struct Store {
     pub(crate) progress: Mutex<Progress>,
     /// Held by what walks over all rows.
     pub(crate) walking: Mutex<()>,
+    pub(crate) quotas: Quotas,
     clock: Clock,
 }
 
@@ -202,6 +204,7 @@ impl Store {
         let store = Store {
             array,
             slots: Mutex::new(Slots::new(&used)),
+            quotas: Quotas::of(&names),
             names: RwLock::new(names),
             pending: Mutex::default(),
             committer: Mutex::new(Committer {
@@ -304,6 +307,11 @@ impl Store {
         pending.bytes = out.0;
         pending.freed.extend(freed);
         pending.count += 1;
+    }
+
+    /// Changes that ever came.
+    pub(crate) fn changes(&self) -> u64 {
+        lock(&self.pending).count
     }
 
     /// Commits when many changes wait. No lock is held.

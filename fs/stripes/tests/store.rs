@@ -6,7 +6,9 @@ mod common;
 
 use common::{FaultyDisk, Random, World};
 
-use margay_fs_stripes::{Allocating, Fault, Health, Making, Part, ROOT, Renaming, Setting, kind};
+use margay_fs_stripes::{
+    Allocating, Amount, Fault, Health, Making, Part, ROOT, Renaming, Setting, kind,
+};
 
 fn file_mode() -> Making {
     Making {
@@ -524,4 +526,74 @@ fn a_log_that_not_every_directory_could_take_is_withdrawn() {
         let store = world.open();
         assert!(store.lookup(ROOT, b"later").is_ok(), "without {full}");
     }
+}
+
+#[test]
+fn a_user_has_no_more_than_the_quota_and_what_goes_makes_room() {
+    let mut world = World::new(4, 1, 7);
+    let store = world.create();
+    let file = |uid| Making { uid, ..file_mode() };
+    let limit = Amount {
+        bytes: 8 << 20,
+        files: 3,
+    };
+    store.set_quota(7, limit).unwrap();
+    let ino = store.make(ROOT, b"a", &file(7)).unwrap().ino;
+    let bytes = vec![1; 3 << 20];
+    // Small parts wait in memory; they count as well.
+    for n in 0..2 {
+        for (at, part) in bytes.chunks(40_000).enumerate() {
+            let at = (n * bytes.len() + at * 40_000) as u64;
+            store.write(ino, at, part).unwrap();
+        }
+    }
+    let end = 6 << 20;
+    assert_eq!(store.write(ino, end, &bytes), Err(Fault::OverQuota));
+    // What is written over, and what belongs to others, takes nothing.
+    store.write(ino, 0, &bytes).unwrap();
+    store.write(ino, 5, &bytes[..100]).unwrap();
+    let other = store.make(ROOT, b"other", &file(8)).unwrap().ino;
+    store.write(other, 0, &bytes).unwrap();
+    store.write(ino, end, &bytes[..2 << 20]).unwrap();
+    assert_eq!(store.write(ino, 8 << 20, b"x"), Err(Fault::OverQuota));
+    // Files have a limit of their own.
+    store.make(ROOT, b"b", &file(7)).unwrap();
+    store.make(ROOT, b"c", &file(7)).unwrap();
+    let more = store.make(ROOT, b"d", &file(7));
+    assert_eq!(more, Err(Fault::OverQuota));
+    let room = |store: &margay_fs_stripes::Store| {
+        store.sync().unwrap();
+        let all = store.quotas();
+        let of = |user| all.iter().find(|quota| quota.user == user).copied();
+        (of(7).unwrap(), of(8).unwrap())
+    };
+    let (seven, eight) = room(&store);
+    assert_eq!((seven.used, seven.limit), (limit, limit));
+    assert_eq!((eight.used.files, eight.limit), (1, Amount::default()));
+    // A file that gets this owner counts from then on.
+    store.unlink(ROOT, b"b", false).unwrap();
+    store.unlink(ROOT, b"c", false).unwrap();
+    store.forget_all();
+    store
+        .setattr(ino, &Setting::default(), Some(1 << 20))
+        .unwrap();
+    let given = Setting {
+        uid: Some(7),
+        ..Setting::default()
+    };
+    store.setattr(other, &given, None).unwrap();
+    assert_eq!(
+        store.write(ino, 1 << 20, &vec![1; (4 << 20) + 1]),
+        Err(Fault::OverQuota)
+    );
+    store.write(ino, 1 << 20, &vec![1; 4 << 20]).unwrap();
+    assert_eq!(store.attributes(ROOT), Ok(vec![]));
+    // The log keeps the limits.
+    store.sync().unwrap();
+    drop(store);
+    let store = world.open();
+    assert_eq!(store.quotas().last().map(|quota| quota.limit), Some(limit));
+    assert_eq!(store.write(ino, 5 << 20, b"x"), Err(Fault::OverQuota));
+    store.set_quota(7, Amount::default()).unwrap();
+    store.write(ino, 5 << 20, b"x").unwrap();
 }

@@ -127,6 +127,20 @@ pub enum Action {
         #[arg(long)]
         once: bool,
     },
+    /// Show how much each user stores, or limit that
+    Quota {
+        /// The parallel file system
+        name: String,
+        /// Whose limits are set: a name or a number
+        #[arg(long, value_name = "USER")]
+        user: Option<String>,
+        /// The bytes that the user may store, such as 500M, 10G or 1T; `none` for no limit
+        #[arg(long, value_name = "BYTES", requires = "user", value_parser = limit)]
+        space: Option<u64>,
+        /// The files and directories that the user may have; `none` for no limit
+        #[arg(long, value_name = "NUMBER", requires = "user", value_parser = limit)]
+        files: Option<u64>,
+    },
     /// Look at all data and write what is damaged anew
     Scrub {
         /// The parallel file system
@@ -191,6 +205,30 @@ fn bytes(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("'{text}' is no number of bytes; write for example 64K or 1M"))
 }
 
+/// Reads a limit such as 10G; 0 is none.
+fn limit(text: &str) -> Result<u64, String> {
+    if text == "none" {
+        return Ok(0);
+    }
+    let at = text.find(|c: char| !c.is_ascii_digit());
+    let (digits, unit) = text.split_at(at.unwrap_or(text.len()));
+    let shift = match unit {
+        "" => Some(0),
+        "K" | "k" => Some(10),
+        "M" | "m" => Some(20),
+        "G" | "g" => Some(30),
+        "T" | "t" => Some(40),
+        _ => None,
+    };
+    let number: Option<u64> = digits.parse().ok().filter(|number| *number > 0);
+    shift
+        .zip(number)
+        .and_then(|(shift, number)| number.checked_mul(1 << shift))
+        .ok_or_else(|| {
+            format!("'{text}' is no limit; write a number above 0, such as 500M or 10G, or none")
+        })
+}
+
 /// Returns the parser of `margay pfs`.
 #[must_use]
 pub fn command() -> clap::Command {
@@ -215,6 +253,11 @@ mod tests {
         assert_eq!(bytes("64K"), Ok(65536));
         assert_eq!(bytes("1m"), Ok(1 << 20));
         assert_eq!(bytes("65536"), Ok(65536));
+        assert_eq!((limit("10G"), limit("7")), (Ok(10 << 30), Ok(7)));
+        assert_eq!((limit("1t"), limit("none")), (Ok(1 << 40), Ok(0)));
+        for text in ["", "0", "G", "-1", "1.5G", "1GB", "99999999T", "1 G"] {
+            assert!(limit(text).is_err(), "{text}");
+        }
         assert!(bytes("K").is_err() && bytes("64G").is_err() && bytes("99999999999999M").is_err());
     }
 }

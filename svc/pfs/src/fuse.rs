@@ -578,6 +578,9 @@ impl Filesystem for Mounted {
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        if is_foreign(name) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
         let done = self
             .store
             .set_attribute(ino.0, name.as_bytes(), None, Some(true));

@@ -11,6 +11,7 @@ mod job;
 mod leftovers;
 mod mounts;
 mod near;
+mod quotas;
 mod registry;
 mod serve;
 mod service;
@@ -121,6 +122,23 @@ fn run(action: Action) -> Result<(), String> {
         Action::Status { name } => status(&registry::find(&name)?),
         Action::Check { name } => ask_or_open(&registry::find(&name)?, &["check"]),
         Action::Scrub { name } => ask_or_open(&registry::find(&name)?, &["scrub"]),
+        Action::Quota {
+            name,
+            user,
+            space,
+            files,
+        } => {
+            let known = registry::find(&name)?;
+            let Some(user) = user else {
+                return ask_or_open(&known, &["quota"]);
+            };
+            let user = quotas::user(&user)?.to_string();
+            let word = |limit: Option<u64>| limit.map_or("-".into(), |limit| limit.to_string());
+            if space.is_none() && files.is_none() {
+                return Err("name a limit to be set: --space, --files or both".into());
+            }
+            ask_or_open(&known, &["quota", &user, &word(space), &word(files)])
+        }
         Action::Replace { name, old, new } => {
             let known = registry::find(&name)?;
             let old = named(&known, &old)?;

@@ -16,6 +16,7 @@ use crate::clients::Clients;
 use crate::disks::{Disks, Refusal};
 use crate::fuse::{AccessTimes, Mounted, now};
 use crate::mounts;
+use crate::quotas;
 use crate::registry::{self, Known};
 use crate::show;
 use crate::spares;
@@ -178,6 +179,11 @@ impl Service {
                 self.store.set_share(percent.parse().unwrap_or(100));
                 Ok(())
             }
+            ["quota"] => {
+                out(quotas::lines(&self.store, true));
+                Ok(())
+            }
+            ["quota", user, space, files] => quotas::set(&self.store, user, space, files),
             ["top"] => {
                 out(self.counters());
                 Ok(())
@@ -220,6 +226,7 @@ impl Service {
         let spares = registry::find(&self.name).map_or(vec![], |known| known.spares);
         let mounted = mounted.as_deref();
         show::status(&self.store, mounted, failed.as_deref(), &events, &spares)
+            + &quotas::lines(&self.store, false)
     }
 
     /// What `top` compares.

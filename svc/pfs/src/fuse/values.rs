@@ -20,6 +20,7 @@ pub fn errno(fault: Fault) -> Errno {
         Fault::NoAttribute => Errno::NO_XATTR,
         Fault::NoData => Errno::ENXIO,
         Fault::NoSpace => Errno::ENOSPC,
+        Fault::OverQuota => Errno::EDQUOT,
         Fault::Unsupported => Errno::EOPNOTSUPP,
         Fault::Broken => Errno::EIO,
     }
