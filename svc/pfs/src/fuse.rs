@@ -18,7 +18,7 @@ use fuser::{
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use margay_fs_stripes::{Allocating, Known, Making, Renaming, Setting, Store, kind};
+use margay_fs_stripes::{Allocating, Entry, Fault, Known, Making, Renaming, Setting, Store, kind};
 
 use crate::clients::{Clients, Kind};
 use crate::near::Near;
@@ -65,6 +65,32 @@ impl Mounted {
             times,
             clients,
             near: Near::default(),
+        }
+    }
+
+    /// Gives the entries of a directory behind `offset` to `add`, until that says that the reply is
+    /// full.
+    fn list(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        offset: u64,
+        mut add: impl FnMut(&Entry) -> bool,
+    ) -> Result<(), Fault> {
+        self.count(request, Kind::Other);
+        if offset == 0 {
+            self.accessed(ino.0);
+        }
+        let mut after = offset;
+        loop {
+            let entries = self.store.list(ino.0, after, ENTRIES)?;
+            let Some(last) = entries.last() else {
+                return Ok(());
+            };
+            after = last.next;
+            if entries.iter().any(&mut add) {
+                return Ok(());
+            }
         }
     }
 
@@ -451,27 +477,13 @@ impl Filesystem for Mounted {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        self.count(request, Kind::Other);
-        if offset == 0 {
-            self.accessed(ino.0);
-        }
-        let mut after = offset;
-        loop {
-            let entries = match self.store.list(ino.0, after, ENTRIES) {
-                Ok(entries) => entries,
-                Err(fault) => return reply.error(errno(fault)),
-            };
-            if entries.is_empty() {
-                return reply.ok();
-            }
-            for entry in entries {
-                let name = OsStr::from_bytes(&entry.name);
-                let kind = file_type(entry.kind);
-                if reply.add(INodeNo(entry.ino), entry.next, kind, name) {
-                    return reply.ok();
-                }
-                after = entry.next;
-            }
+        let listed = self.list(request, ino, offset, |entry| {
+            let (kind, name) = (file_type(entry.kind), OsStr::from_bytes(&entry.name));
+            reply.add(INodeNo(entry.ino), entry.next, kind, name)
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(fault) => reply.error(errno(fault)),
         }
     }
 
@@ -484,40 +496,28 @@ impl Filesystem for Mounted {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        self.count(request, Kind::Other);
-        if offset == 0 {
-            self.accessed(ino.0);
-        }
-        let mut after = offset;
-        loop {
-            let entries = match self.store.list(ino.0, after, ENTRIES) {
-                Ok(entries) => entries,
-                Err(fault) => return reply.error(errno(fault)),
+        let listed = self.list(request, ino, offset, |entry| {
+            // The kernel has the directory and the one above it already, and keeps no reference to
+            // them.
+            let is_dots = [&b"."[..], b".."].contains(&entry.name.as_slice());
+            let known = if is_dots {
+                self.store.getattr(entry.ino)
+            } else {
+                self.store.lookup(ino.0, &entry.name)
             };
-            if entries.is_empty() {
-                return reply.ok();
+            // One that was removed meanwhile is left out.
+            let Ok(known) = known else { return false };
+            let name = OsStr::from_bytes(&entry.name);
+            let (ino, attr) = (INodeNo(known.ino), attr(&known));
+            let is_full = reply.add(ino, entry.next, name, &KEPT, &attr, Generation(0));
+            if is_full && !is_dots {
+                self.store.forget(known.ino, 1);
             }
-            for entry in entries {
-                // The kernel has the directory and the one above it already, and keeps no
-                // reference to them.
-                let is_dots = [&b"."[..], b".."].contains(&entry.name.as_slice());
-                let known = if is_dots {
-                    self.store.getattr(entry.ino)
-                } else {
-                    self.store.lookup(ino.0, &entry.name)
-                };
-                after = entry.next;
-                // One that was removed meanwhile is left out.
-                let Ok(known) = known else { continue };
-                let name = OsStr::from_bytes(&entry.name);
-                let (ino, attr) = (INodeNo(known.ino), attr(&known));
-                if reply.add(ino, entry.next, name, &KEPT, &attr, Generation(0)) {
-                    if !is_dots {
-                        self.store.forget(known.ino, 1);
-                    }
-                    return reply.ok();
-                }
-            }
+            is_full
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(fault) => reply.error(errno(fault)),
         }
     }
 
