@@ -2,8 +2,8 @@
 //! that would have removed them were killed at once.
 //!
 //! Each directory has a file that is locked while the job's keeper lives, and a note that lists all
-//! directories of the job and says whether what is in them was to be kept. So whoever finds one of
-//! them without a holder can remove all of them, and knows when not to.
+//! directories of the job and says whether what is in them was to be kept. So a process that finds
+//! one of them without a holder can remove all of them, and knows when not to.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -17,7 +17,7 @@ const LOOK_AFTER: u32 = 32;
 /// How long there has been one client only.
 const ALONE: Duration = Duration::from_millis(10);
 
-/// Longest time between two of them. It is long for a client, and short for whoever has the core.
+/// Longest time between two of them. It is long for a client, and short for a program on that core.
 const QUICK: Duration = Duration::from_millis(2);
 
 /// The word behind the name in `/proc/PID/stat` that says which processor it ran on last.
