@@ -95,9 +95,11 @@ fn commands_of_commands_have_pages_too() {
     let margay = stage().join("bin/margay");
     let help = succeed(command(&margay, 60).args(["bench", "--help"]));
     let all = commands(&help);
-    assert_eq!(all, ["threads"]);
-    let help = succeed(command(&margay, 60).args(["bench", "threads", "--help"]));
-    compare("margay-bench-threads", &help);
+    assert_eq!(all, ["threads", "files"]);
+    for sub in all {
+        let help = succeed(command(&margay, 60).args(["bench", &sub, "--help"]));
+        compare(&format!("margay-bench-{sub}"), &help);
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ fn program(name: &str) -> PathBuf {
             "matmul",
             "linpack",
             "getrf",
+            "files",
         ]
         .into_iter()
         .map(|name| {
@@ -539,6 +540,154 @@ fn wrong_options_of_the_command_are_named() {
         assert_eq!(output.status.code(), Some(status), "{errors}");
         assert!(
             errors.contains(message) && errors.lines().count() == 1,
+            "{errors}"
+        );
+    }
+}
+
+/// Every mode of NX and every way of MPI-IO, with records of any length; the files are gone then.
+#[test]
+fn files_are_written_and_read_in_all_modes() {
+    let folder = scratch();
+    let nx = files_by_nx(folder.path());
+    let place = folder.path().join("place");
+    std::fs::create_dir(&place).expect("a folder");
+    for ranks in ["1", "3"] {
+        for program in [&nx, &program("files")] {
+            let mut launcher = command(stage().join("bin/mpiexec"), 60);
+            launcher
+                .args(["-n", ranks])
+                .arg(program)
+                .args(["-modes", "0,1,2,3,4,5", "-records", "1001,65536,3000000"])
+                .args(["-ms", "1", "-rounds", "2"])
+                .current_dir(&place);
+            let text = succeed(&mut launcher);
+            assert_eq!(text.matches("figure ").count(), 36, "{text}");
+            assert_eq!(text.matches(" passed 0 0").count(), 12, "{text}");
+        }
+    }
+    let left: Vec<_> = std::fs::read_dir(&place).expect("a folder").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn files_by_nx(folder: &Path) -> PathBuf {
+    let executable = folder.join("files-nx");
+    let mut compiler = command(stage().join("bin/mpicc"), 120);
+    compiler
+        .args([
+            "-std=gnu11",
+            "-O2",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-DFILES_NX",
+        ])
+        .arg(stage().join("share/margay/bench/files.c"))
+        .arg("-o")
+        .arg(&executable)
+        .args(["-lnx", "-lm"]);
+    succeed(&mut compiler);
+    executable
+}
+
+/// A byte that a file system loses is found, and what was wrong has no figure.
+#[test]
+fn wrong_contents_of_files_are_found() {
+    let folder = scratch();
+    let nx = files_by_nx(folder.path());
+    let (source, library) = (folder.path().join("lose.c"), folder.path().join("lose.so"));
+    let text = r#"
+        #include <dlfcn.h>
+        #include <string.h>
+        #include <unistd.h>
+        ssize_t pwrite(int fd, const void *from, size_t bytes, off_t at) {
+            static char copy[1 << 20];
+            memcpy(copy, from, bytes);
+            if (at == 65536 * 5) copy[777] ^= 1;
+            return ((ssize_t (*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite"))(fd, copy, bytes, at);
+        }"#;
+    std::fs::write(&source, text).expect("a file");
+    succeed(
+        command("gcc", 60)
+            .args(["-D_GNU_SOURCE", "-shared", "-fPIC", "-o"])
+            .args([&library, &source]),
+    );
+    let mut launcher = command(stage().join("bin/mpiexec"), 60);
+    launcher
+        .args([
+            "-n",
+            "2",
+            "env",
+            &format!("LD_PRELOAD={}", library.display()),
+        ])
+        .arg(nx)
+        .args(["-modes", "3", "-rounds", "1"])
+        .current_dir(folder.path());
+    let output = run(&mut launcher);
+    let message = text_of(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    for part in [
+        "note M_RECORD-write-65536-1: 8 bytes are wrong",
+        "check contents-M_RECORD-write failed 8 0",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(!message.contains("figure M_RECORD-write"), "{message}");
+}
+
+fn text_of(output: &Output) -> String {
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+#[test]
+fn the_command_evaluates_files() {
+    let folder = scratch();
+    let place = folder.path().join("place");
+    std::fs::create_dir(&place).expect("a folder");
+    let output = bench(
+        folder.path(),
+        "files place --quick --nodes 1,3 --records 8000,65536 --sizes 1 --modes M_LOG,M_RECORD,M_GLOBAL,collective \
+         --output first",
+    );
+    let message = text_of(&output);
+    assert!(output.status.success(), "{message}");
+    for part in [
+        "NX: 16 combinations",
+        "MPI-IO: 8 combinations",
+        "predicted best, place",
+        "16 of 16 verifications passed",
+        "-files-place-quick.svg",
+    ] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let left: Vec<_> = std::fs::read_dir(&place).expect("a folder").collect();
+    assert!(left.is_empty(), "{left:?}");
+    for entry in std::fs::read_dir(folder.path().join("first")).expect("the report's folder") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("a file");
+        match path.extension().and_then(|kind| kind.to_str()) {
+            Some("json") => assert!(text.contains("M_GLOBAL-read-8000-1")),
+            Some("svg") => assert!(text.contains("MPI-IO: mode in the buckets")),
+            _ => assert!(text.starts_with("# Files of place, ")),
+        }
+    }
+    for (arguments, status, part) in [
+        ("files nowhere", 1, "nowhere: cannot be used"),
+        ("files first/none", 1, "first/none: cannot be used"),
+        (
+            "files /proc/self",
+            1,
+            "/proc/self: no file can be made here",
+        ),
+        ("files place --modes M_FAST", 2, "M_FAST"),
+        ("files place --records 1", 2, "--records"),
+        ("files", 2, "DIRECTORY"),
+    ] {
+        let output = bench(folder.path(), arguments);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{errors}");
+        assert!(
+            errors.contains(part) && errors.lines().count() == 1,
             "{errors}"
         );
     }

@@ -11,6 +11,7 @@ use margay_cli_bench_options::{BenchOptions, Part, Reporting};
 
 use crate::compare;
 use crate::derive::derive;
+use crate::files;
 use crate::install;
 use crate::lines;
 use crate::page;
@@ -23,8 +24,14 @@ use crate::threads;
 /// # Errors
 /// When options are wrong or nothing can be run at all.
 pub fn bench(options: &BenchOptions) -> Result<bool> {
-    if let Some(Part::Threads(options)) = &options.part {
-        return publish(&options.reporting, || threads::measure(options));
+    match &options.part {
+        Some(Part::Threads(options)) => {
+            return publish(&options.reporting, || threads::measure(options));
+        }
+        Some(Part::Files(options)) => {
+            return publish(&options.reporting, || files::measure(options));
+        }
+        None => {}
     }
     publish(&options.reporting, || {
         let ours = install::ours()?;

@@ -31,7 +31,7 @@ const fn plain(name: &'static str, source: &'static str) -> Program {
 }
 
 /// Every executable.
-pub const PROGRAMS: [Program; 10] = [
+pub const PROGRAMS: [Program; 12] = [
     plain("livermore", "livermore.c"),
     plain("comtest", "comtest.c"),
     Program {
@@ -50,6 +50,12 @@ pub const PROGRAMS: [Program; 10] = [
     plain("ladder", "ladder.c"),
     plain("linpack", "linpack.c"),
     plain("getrf", "getrf.c"),
+    Program {
+        name: "files-nx",
+        source: "files.c",
+        form: Some(("FILES_NX", "nx")),
+    },
+    plain("files-mpi", "files.c"),
 ];
 
 /// Our own tree, in which this program stands.

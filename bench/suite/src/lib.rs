@@ -1,5 +1,6 @@
 //! The performance suite behind `margay bench`: ASCI Red's tracking suite and MP LINPACK, on this
-//! machine; and threading runtimes side by side, `margay bench threads`.
+//! machine; threading runtimes side by side, `margay bench threads`; and the files of a directory,
+//! `margay bench files`.
 //!
 //! The kernels are programs in C that use MPI (`programs/`, installed in `share/margay/bench`).
 //! They are compiled with the installed `mpicc` at first use, or a peer's, run through the
@@ -14,11 +15,13 @@
 //! | [`report`], [`mod@derive`], [`compare`] | figures of a whole run, against each other and against an older report |
 //! | [`page`], [`picture`] | a report as table and files, and as SVG |
 //! | [`threads`] | the part that measures threading runtimes |
+//! | [`files`] | the part that measures files |
 #![forbid(unsafe_code)]
 
 pub mod command;
 pub mod compare;
 pub mod derive;
+pub mod files;
 pub mod install;
 pub mod lines;
 pub mod page;

@@ -7,6 +7,7 @@ use anyhow::Result;
 use margay_bench_common::mpi::OURS;
 use margay_bench_common::page::{self, empty_table, significant, to_the_right};
 
+use crate::files;
 use crate::picture;
 use crate::report::{DIGITS, Report, Suite, message_bytes};
 use crate::threads;
@@ -16,6 +17,7 @@ pub fn table(report: &Report, whole: bool, markdown: bool) -> String {
     match report.suite {
         Suite::Machine => machine_table(report, whole, markdown),
         Suite::Threads | Suite::Kernels => threads::table::tables(report, markdown),
+        Suite::Files => files::table::tables(report, markdown),
     }
 }
 
@@ -121,14 +123,34 @@ pub fn save(report: &Report, folder: &Path) -> Result<[PathBuf; 3]> {
         Suite::Machine => "suite",
         Suite::Threads => "threads",
         Suite::Kernels => "threads-kernels",
+        Suite::Files => "files",
     };
-    let name = format!("{}-{}-{suite}{quick}", report.date, report.host.class());
+    let of = report
+        .directory
+        .as_deref()
+        .map_or_else(String::new, name_of);
+    let name = format!("{}-{}-{suite}{of}{quick}", report.date, report.host.class());
     let files = [
         ("json", serde_json::to_string_pretty(report)? + "\n"),
         ("md", markdown(report, &format!("{name}.svg"))),
         ("svg", picture::draw(report)?),
     ];
     page::save(folder, &name, files)
+}
+
+/// Returns what a directory adds to the names of files: the last part of its path.
+fn name_of(directory: &str) -> String {
+    let last = Path::new(directory).file_name().unwrap_or_default();
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    match last
+        .to_string_lossy()
+        .chars()
+        .map(plain)
+        .collect::<String>()
+    {
+        name if name.is_empty() => name,
+        name => format!("-{name}"),
+    }
 }
 
 /// Figures that the short table leaves out.

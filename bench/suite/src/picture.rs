@@ -7,6 +7,7 @@ use margay_bench_common::font::{self, FONT};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
+use crate::files;
 use crate::report::{Report, Run, Suite, message_bytes};
 use crate::threads::runtime::NAMES;
 use crate::threads::table::{self, Row};
@@ -29,32 +30,32 @@ const COLOURS: [RGBColor; 9] = [
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// One line or one colour of bars.
-struct Series {
-    name: String,
+pub(crate) struct Series {
+    pub(crate) name: String,
     /// Positions and values; of bars the positions are 0, 1, 2.
-    points: Vec<(f64, f64)>,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// A value that stands for the whole panel, drawn across it.
-struct Level {
-    name: String,
-    value: f64,
+pub(crate) struct Level {
+    pub(crate) name: String,
+    pub(crate) value: f64,
 }
 
 /// What a panel shows.
-struct Panel {
-    title: String,
-    unit: String,
-    series: Vec<Series>,
-    levels: Vec<Level>,
+pub(crate) struct Panel {
+    pub(crate) title: String,
+    pub(crate) unit: String,
+    pub(crate) series: Vec<Series>,
+    pub(crate) levels: Vec<Level>,
     /// Names of the bars' groups; none: lines over the positions.
-    groups: Vec<String>,
+    pub(crate) groups: Vec<String>,
     /// Whether values go by powers of ten.
-    logarithmic: bool,
+    pub(crate) logarithmic: bool,
     /// What positions are, for lines.
-    position: &'static str,
+    pub(crate) position: &'static str,
     /// Whether positions are powers of two.
-    doubling: bool,
+    pub(crate) doubling: bool,
 }
 
 /// Draws a report as SVG.
@@ -66,6 +67,7 @@ pub fn draw(report: &Report) -> Result<String> {
     let panels = match report.suite {
         Suite::Machine => machine_panels(report),
         Suite::Threads | Suite::Kernels => thread_panels(report),
+        Suite::Files => files::panels::panels(report),
     };
     let rows = panels.len().div_ceil(2);
     let mut svg = String::new();

@@ -113,7 +113,11 @@ pub fn units(kernels: &[Kernel], cores: usize, free: Option<u64>, quick: bool) -
     units
 }
 
-fn find(name: &str) -> &'static Program {
+/// Returns a program of the suite by its name.
+///
+/// # Panics
+/// When there is none.
+pub fn find(name: &str) -> &'static Program {
     PROGRAMS
         .iter()
         .find(|program| program.name == name)

@@ -28,6 +28,8 @@ pub enum Suite {
     Threads,
     /// Shapes of programs with OpenMP: `margay bench threads kernels`.
     Kernels,
+    /// Files of a directory: `margay bench files`.
+    Files,
 }
 
 /// One run of one program with one implementation; of threads, all its repetitions.
@@ -94,6 +96,9 @@ pub struct Report {
     pub date: String,
     /// Where it ran.
     pub host: Host,
+    /// The directory whose files were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
     /// Whether sizes were the small ones.
     pub quick: bool,
     /// Seconds for everything, compiling included.
@@ -116,6 +121,7 @@ impl Report {
             suite,
             date: today(),
             host: Host::detect(),
+            directory: None,
             quick,
             seconds: 0.0,
             runs: Vec::new(),
@@ -177,11 +183,16 @@ impl Report {
     }
 
     /// Returns what stands above the page and the picture.
-    pub fn title(&self) -> &'static str {
-        match self.suite {
+    pub fn title(&self) -> String {
+        let title = match self.suite {
             Suite::Machine => "Performance suite",
             Suite::Threads => "Threading runtimes",
             Suite::Kernels => "Kernels of programs with OpenMP",
+            Suite::Files => "Files",
+        };
+        match &self.directory {
+            Some(directory) => format!("{title} of {directory}"),
+            None => title.to_owned(),
         }
     }
 }
@@ -228,6 +239,7 @@ pub(crate) mod tests {
                 cores: 2,
                 processor: "Canned(R) Processor".into(),
             },
+            directory: None,
             quick: true,
             seconds: 9.0,
             runs: vec![

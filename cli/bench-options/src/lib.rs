@@ -1,10 +1,11 @@
-//! The options of `margay bench` and `margay bench threads`.
+//! The options of `margay bench`, `margay bench threads` and `margay bench files`.
 //!
 //! `margay` takes help, manual pages and completions from this definition, and the program that
 //! measures, `margay-bench`, its parser. They are a crate of their own so that `margay` does not
 //! link what draws pictures and prints tables.
 #![forbid(unsafe_code)]
 
+mod files;
 mod machine;
 mod threads;
 
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
+pub use files::{CHOICES, FilesOptions, Interface, MPI_MODES, NX_MODES};
 pub use machine::Kernel;
 pub use threads::{Chapter, RUNTIMES, ThreadKernel, ThreadsOptions};
 
@@ -53,6 +55,7 @@ pub struct BenchOptions {
 pub enum Part {
     // A doc comment here would stand in the help in place of the options' own.
     Threads(ThreadsOptions),
+    Files(FilesOptions),
 }
 
 /// What becomes of the figures.
@@ -83,6 +86,12 @@ pub fn threads_command() -> clap::Command {
     ThreadsOptions::augment_args(named("margay bench threads"))
 }
 
+/// Returns the parser of `margay bench files`.
+#[must_use]
+pub fn files_command() -> clap::Command {
+    FilesOptions::augment_args(named("margay bench files"))
+}
+
 /// Returns a command that calls itself `name`, and whose page is called the same with dashes.
 fn named(name: &'static str) -> clap::Command {
     clap::Command::new(name.replace(' ', "-"))
@@ -99,5 +108,6 @@ mod tests {
     fn the_definitions_are_sound() {
         command().debug_assert();
         threads_command().debug_assert();
+        files_command().debug_assert();
     }
 }

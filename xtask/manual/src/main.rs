@@ -168,6 +168,10 @@ fn commands() -> Vec<Page> {
         "margay-bench-threads",
         margay_cli_bench_options::threads_command(),
     ));
+    pages.push(command::page(
+        "margay-bench-files",
+        margay_cli_bench_options::files_command(),
+    ));
     pages
 }
 
