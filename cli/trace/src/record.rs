@@ -184,6 +184,8 @@ impl Recording {
         };
         let reader = match Reader::of(&words) {
             Ok(reader) => reader,
+            // The rank may be about to write the header.
+            Err(_) if !is_last => return,
             Err(why) => {
                 self.damaged[rank as usize] = Some(why.to_string());
                 return;
