@@ -91,6 +91,8 @@ test)
     needs pkg-config have pkg-config
     needs valgrind have valgrind
     needs gdb have gdb
+    # Reads archives of traces.
+    uses otf2-tools have otf2-print
     # Hosts and Slurm on this machine, which only root can make.
     uses iproute2 have ip
     uses munge have munged

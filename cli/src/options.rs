@@ -184,10 +184,11 @@ pub enum TraceAction {
         /// The trace: of Margay, or in PICL's format
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
-        /// chrome (JSON, for chrome://tracing), perfetto, picl (for ParaGraph) or mtrace
-        #[arg(long, value_name = "FORMAT", value_parser = ["chrome", "perfetto", "picl", "mtrace"])]
+        /// chrome (JSON, for chrome://tracing), perfetto, picl (for ParaGraph), otf2 (for Vampir,
+        /// Scalasca and Cube) or mtrace
+        #[arg(long, value_name = "FORMAT", value_parser = ["chrome", "perfetto", "picl", "otf2", "mtrace"])]
         to: String,
-        /// The file to write [default: the same name with another ending]
+        /// The file to write, with otf2 the folder [default: the same name with another ending]
         #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
         output: Option<PathBuf>,
     },

@@ -11,22 +11,35 @@ use serde_json::Value;
 
 const RANKS: usize = 3;
 
-/// The program of `programs/trace`, compiled; its folder goes away with it.
+/// `late.c` of `programs/trace`, compiled; its folder goes away with it.
 struct Late(tempfile::TempDir);
+
+/// Compiles a program of `programs/trace` into a folder.
+fn compile(name: &str, folder: &Path) {
+    let mpicc = stage().join("bin/mpicc");
+    let source = program("trace").join(name).with_extension("c");
+    succeed(
+        command(mpicc, 300)
+            .args(["-g", "-O1"])
+            .arg(source)
+            .arg("-o")
+            .arg(folder.join(name)),
+    );
+}
+
+/// `12`: the line of a program of `programs/trace` that the comment marks.
+fn line_of(name: &str, mark: &str) -> usize {
+    let source = program("trace").join(name).with_extension("c");
+    let text = std::fs::read_to_string(source).unwrap();
+    let wanted = format!("LINE {mark} */");
+    let at = text.lines().position(|line| line.contains(&wanted));
+    at.unwrap() + 1
+}
 
 impl Late {
     fn new() -> Late {
         let folder = scratch();
-        let mpicc = stage().join("bin/mpicc");
-        let source = program("trace").join("late.c");
-        let out = folder.path().join("late");
-        succeed(
-            command(mpicc, 300)
-                .args(["-g", "-O1"])
-                .arg(source)
-                .arg("-o")
-                .arg(out),
-        );
+        compile("late", folder.path());
         Late(folder)
     }
 
@@ -40,13 +53,7 @@ impl Late {
 
     /// `late.c:12`: the line that the comment marks.
     fn line(&self, mark: &str) -> String {
-        let text = std::fs::read_to_string(program("trace").join("late.c")).unwrap();
-        let wanted = format!("LINE {mark} */");
-        let at = text
-            .lines()
-            .position(|line| line.contains(&wanted))
-            .unwrap();
-        format!("late.c:{}", at + 1)
+        format!("late.c:{}", line_of("late", mark))
     }
 
     /// Runs it with options of the launcher; what it prints on standard error.
@@ -182,6 +189,212 @@ fn a_trace_is_converted_and_cut_anywhere_useful() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("has no end: it was cut"));
     let none = run(&mut margay(&["trace", "profile"], &late.path()));
     assert!(String::from_utf8_lossy(&none.stderr).contains("it is no trace of Margay"));
+}
+
+/// What `otf2-print` prints of an archive; none without it.
+fn printed(anchor: &str) -> Option<String> {
+    if !Path::new("/usr/bin/otf2-print").exists() {
+        println!("note: there is no otf2-print here: what is in archives is not tested");
+        return None;
+    }
+    let mut print = command("otf2-print", 60);
+    Some(succeed(print.args(["-Werror", "-A", anchor])))
+}
+
+/// The lines that begin with a word, with single spaces and without times.
+fn lines_of(printed: &str, word: &str) -> Vec<String> {
+    let words = printed
+        .lines()
+        .map(|line| line.split_whitespace().collect());
+    let wanted = words.filter(|line: &Vec<&str>| line.first() == Some(&word));
+    let mut lines: Vec<String> = wanted
+        .map(|mut line| {
+            if word.starts_with("MPI_") {
+                line.remove(2);
+            }
+            line[1..].join(" ")
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn an_otf2_archive_says_what_the_program_did() {
+    const RANKS: usize = 4;
+    let folder = scratch();
+    let folder = folder.path();
+    compile("archive", folder);
+    let mut job = command(stage().join("bin/mpiexec"), 60);
+    job.current_dir(folder);
+    succeed(job.args(["-n", "4", "-trace", "run.mtrace", "./archive"]));
+    let convert = || {
+        let mut convert = margay(&["trace", "convert"], Path::new("run.mtrace"));
+        convert.current_dir(folder).args(["--to", "otf2"]);
+        convert
+    };
+    assert_eq!(succeed(&mut convert()), "run.otf2/traces.otf2\n");
+    // It replaces an archive, and nothing else.
+    succeed(&mut convert());
+    let files = |path: &str| std::fs::read_dir(folder.join(path)).unwrap().count();
+    assert_eq!(
+        (files("."), files("run.otf2"), files("run.otf2/traces")),
+        (3, 3, 8)
+    );
+    std::fs::write(folder.join("run.otf2/notes"), "").unwrap();
+    let refused = run(&mut convert());
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success(), "{why}");
+    assert!(
+        why.contains("run.otf2 has other files than those of an OTF2 archive"),
+        "{why}"
+    );
+    assert!(folder.join("run.otf2/notes").exists() && files(".") == 3);
+
+    let anchor = folder.join("run.otf2/traces.otf2");
+    let Some(printed) = printed(&anchor.to_string_lossy()) else {
+        return;
+    };
+    let lines = |word: &str| lines_of(&printed, word);
+    let world = "Communicator: \"MPI_COMM_WORLD\" <0>";
+    // The parts have numbers of their first ranks; 4 ranks come after two numbers of MPI's own.
+    let part = |rank: usize| {
+        let first = rank % 2;
+        format!(
+            "Communicator: \"communicator {}\" <{}>",
+            8 + first,
+            1 + first
+        )
+    };
+    let rank = |rank: usize| format!("(\"rank {rank}\" <{rank}>)");
+    let ring = |from: usize| format!("{world}, Tag: 7, Length: {}", 4 * (1 + from));
+    let in_part = |from: usize| format!("{}, Tag: 3, Length: 20", part(from));
+    let mut sent: Vec<String> = (0..RANKS)
+        .map(|from| {
+            let to = (from + 1) % RANKS;
+            format!("{from} Receiver: {to} {}, {}", rank(to), ring(from))
+        })
+        .chain(
+            (0..2).map(|from| format!("{from} Receiver: 1 {}, {}", rank(from + 2), in_part(from))),
+        )
+        .collect();
+    sent.sort();
+    assert_eq!(lines("MPI_SEND"), sent);
+    let received =
+        (0..2).map(|from| format!("{} Sender: 0 {}, {}", from + 2, rank(from), in_part(from)));
+    assert_eq!(lines("MPI_RECV"), received.collect::<Vec<_>>());
+    let requested = (0..RANKS).map(|to| {
+        let from = (to + RANKS - 1) % RANKS;
+        let what = format!("{} {}, {}, Request: 0", from, rank(from), ring(from));
+        format!("{to} Sender: {what}")
+    });
+    assert_eq!(lines("MPI_IRECV"), requested.collect::<Vec<_>>());
+    let posted = (0..RANKS).map(|rank| format!("{rank} Request: 0"));
+    assert_eq!(lines("MPI_IRECV_REQUEST"), posted.collect::<Vec<_>>());
+
+    let mut operations: Vec<String> = Vec::new();
+    for of in 0..RANKS {
+        let mut did = |operation: &str, communicator: &str, root: Option<usize>, bytes| {
+            let root = root.map_or("NONE".into(), |root| format!("{root} {}", rank(root)));
+            let (sent, got): (u32, u32) = bytes;
+            operations.push(format!(
+                "{of} Operation: {operation}, {communicator}, Root: {root}, Sent: {sent}, Received: {got}"
+            ));
+        };
+        did("CREATE_HANDLE", world, None, (0, 0));
+        did(
+            "BCAST",
+            world,
+            Some(2),
+            if of == 2 { (80, 0) } else { (0, 80) },
+        );
+        did("ALLREDUCE", &part(of), None, (12, 12));
+        did("GATHER", world, Some(1), (8, if of == 1 { 32 } else { 0 }));
+        did("BARRIER", world, None, (0, 0));
+    }
+    operations.sort();
+    assert_eq!(lines("MPI_COLLECTIVE_END"), operations);
+    assert_eq!(lines("MPI_COLLECTIVE_BEGIN").len(), operations.len());
+    calls_are_regions_with_lines(&printed);
+}
+
+/// Enough of the calls of `archive.c`, and of the definitions.
+fn calls_are_regions_with_lines(printed: &str) {
+    const RANKS: usize = 4;
+    let lines = |word: &str| lines_of(printed, word);
+    let (enters, leaves) = (lines("ENTER").len(), lines("LEAVE").len());
+    assert_eq!(enters, leaves);
+    // Sends, receives, posts and so on, and the program.
+    let of_region = |name: &str| {
+        let region = format!("Region: \"{name}\" ");
+        let lines = printed.lines().filter(|line| line.starts_with("ENTER"));
+        lines.filter(|line| line.contains(&region)).count()
+    };
+    assert_eq!(["MPI_Send", "MPI_Recv"].map(of_region), [2, 2]);
+    for name in [
+        "MPI_Irecv",
+        "MPI_Isend",
+        "MPI_Waitall",
+        "MPI_Bcast",
+        "archive",
+    ] {
+        assert_eq!(of_region(name), RANKS, "{name}");
+    }
+    let regions = lines("REGION");
+    for (name, mark) in [
+        ("MPI_Send", "send"),
+        ("MPI_Recv", "receive"),
+        ("MPI_Irecv", "post"),
+        ("MPI_Waitall", "wait"),
+        ("MPI_Bcast", "broadcast"),
+    ] {
+        let line = line_of("archive", mark);
+        let (name, at) = (
+            format!("Name: \"{name}\" "),
+            format!("Begin: {line}, End: {line}"),
+        );
+        let found = regions.iter().find(|region| region.contains(&name));
+        let found = found.unwrap_or_else(|| panic!("{name}: {printed}"));
+        assert!(
+            found.contains("/archive.c\"") && found.ends_with(&at),
+            "{found}"
+        );
+    }
+    assert_eq!(lines("LOCATION_GROUP").len(), RANKS);
+    let clock = lines("CLOCK_PROPERTIES").remove(0);
+    assert!(clock.contains("Ticks per Seconds: 1000000000"), "{clock}");
+    assert!(clock.contains("Date: 20"), "{clock}");
+}
+
+#[test]
+fn an_otf2_archive_is_written_of_any_trace_that_is_read() {
+    let late = Late::new();
+    let whole = std::fs::read(late.trace()).unwrap();
+    for (name, length) in [
+        ("cut", whole.len() / 2),
+        ("empty", 64),
+        ("whole", whole.len()),
+    ] {
+        let file = late.file(name).with_extension("mtrace");
+        std::fs::write(&file, &whole[..length]).unwrap();
+        let anchor = succeed(margay(&["trace", "convert"], &file).args(["--to", "otf2"]));
+        let Some(printed) = printed(anchor.trim()) else {
+            return;
+        };
+        let events = |word: &str| lines_of(&printed, word).len();
+        let (sent, received) = (events("MPI_SEND"), events("MPI_RECV"));
+        assert_eq!(events("ENTER"), events("LEAVE"), "{printed}");
+        match name {
+            "whole" => assert_eq!((sent, received), (30, 30), "{printed}"),
+            "empty" => assert_eq!((sent, events("ENTER")), (0, 0), "{printed}"),
+            _ => assert!(events("LOCATION") > 0, "{printed}"),
+        }
+    }
+    let refused = run(margay(&["trace", "convert"], &late.file("whole.mtrace"))
+        .args(["--to", "otf2", "--output"])
+        .arg("/dev/full"));
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(why.contains("/dev/full is there and is no folder"), "{why}");
 }
 
 #[test]

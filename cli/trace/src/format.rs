@@ -34,7 +34,7 @@ pub struct Head {
 }
 
 /// From where a program calls.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SiteInfo {
     pub call: String,
     pub function: String,

@@ -10,7 +10,7 @@
 //! | `record` | from the rings of a running job to a trace |
 //! | `analyse` | which messages belong together, who waited for whom, the critical path |
 //! | `profile` | sums: who spent how much where |
-//! | `chrome`, `perfetto`, `picl` | formats of other tools |
+//! | `chrome`, `perfetto`, `picl`, `otf2` | formats of other tools |
 //! | `view` | the page in a browser |
 //! | `json` | JSON as text |
 
@@ -20,6 +20,7 @@ mod analyse;
 mod chrome;
 mod format;
 mod json;
+mod otf2;
 mod perfetto;
 mod picl;
 mod profile;
@@ -182,10 +183,11 @@ fn convert(words: &Words<'_>) -> Result<(), String> {
         "chrome" => "json",
         "perfetto" => "perfetto-trace",
         "picl" => "picl",
+        "otf2" => "otf2",
         "mtrace" => "mtrace",
         other => {
             return Err(format!(
-                "'{other}' is no format that is written; --to chrome, perfetto, picl or mtrace"
+                "'{other}' is no format that is written; --to chrome, perfetto, picl, otf2 or mtrace"
             ));
         }
     };
@@ -199,6 +201,11 @@ fn convert(words: &Words<'_>) -> Result<(), String> {
         ));
     }
     let trace = read(from)?;
+    if to == "otf2" {
+        let anchor = otf2::write(&path, &trace)?;
+        print(io::stdout(), &format!("{}\n", anchor.display()));
+        return Ok(());
+    }
     let failed = |error: io::Error| format!("cannot write {}: {error}", path.display());
     let mut file = BufWriter::new(File::create(&path).map_err(failed)?);
     match to {
