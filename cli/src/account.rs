@@ -25,6 +25,7 @@ struct Sum {
 /// # Errors
 /// In words.
 pub fn account(options: &AccountOptions) -> Result<(), String> {
+    options.which.choose();
     let request = Request::List {
         all: true,
         jobs: Vec::new(),
@@ -46,8 +47,9 @@ pub fn account(options: &AccountOptions) -> Result<(), String> {
         ];
         (head, rows.iter().map(of_job).collect())
     } else {
-        let head = &["account", "jobs", "slot_s", "cpu_s", "max_rss_kib"];
-        (head, of_accounts(&rows))
+        let head = &["user", "account", "jobs", "slot_s", "cpu_s", "max_rss_kib"];
+        let lines = of_accounts(&rows, options.users);
+        (&head[usize::from(!options.users)..], lines)
     };
     print(&if options.json {
         let object = |line: Line| -> Value {
@@ -88,23 +90,27 @@ fn of_job(row: &JobRow) -> Line {
     ]
 }
 
-fn of_accounts(rows: &[JobRow]) -> Vec<Line> {
-    let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
+/// A line for each account, or for each user in each.
+fn of_accounts(rows: &[JobRow], with_users: bool) -> Vec<Line> {
+    let mut sums: BTreeMap<(Option<&str>, &str), Sum> = BTreeMap::new();
     for row in rows {
-        let sum = sums.entry(account_of(row)).or_default();
+        let user = with_users.then_some(row.user.as_str());
+        let sum = sums.entry((user, account_of(row))).or_default();
         sum.jobs += 1;
         sum.slot_s = sum.slot_s.saturating_add(slot_s(row));
         sum.cpu_s += row.usage.cpu_s;
         sum.max_rss_kib = sum.max_rss_kib.max(row.usage.max_rss_kib);
     }
-    let line = |(account, sum): (&str, Sum)| {
-        vec![
+    let line = |((user, account), sum): ((Option<&str>, &str), Sum)| {
+        let mut line: Line = user.map(Value::from).into_iter().collect();
+        line.extend([
             account.into(),
             sum.jobs.into(),
             sum.slot_s.into(),
             sum.cpu_s.into(),
             sum.max_rss_kib.into(),
-        ]
+        ]);
+        line
     };
     sums.into_iter().map(line).collect()
 }

@@ -28,6 +28,7 @@ pub mod pfs;
 pub mod poe;
 pub mod queue;
 pub mod queue_options;
+pub mod queue_system;
 pub mod single_dash;
 pub mod system;
 pub mod system_options;

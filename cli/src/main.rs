@@ -219,8 +219,14 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         Subcommand::Set(options) => queue::set(&options),
         Subcommand::Explain(options) => queue::explain(&options),
         Subcommand::Account(options) => account::account(&options),
-        Subcommand::Node => queue::node(),
-        Subcommand::Top(_) | Subcommand::Slurm(_) | Subcommand::Pbs(_) | Subcommand::Ll(_) => {
+        Subcommand::Node(options) => queue::node(&options),
+        Subcommand::Top(options) => {
+            options.which.choose();
+            let words = arguments.iter().filter(|word| *word != "--system");
+            let words: Vec<OsString> = words.cloned().collect();
+            return report("margay", &queue::other_system(&words), 1);
+        }
+        Subcommand::Slurm(_) | Subcommand::Pbs(_) | Subcommand::Ll(_) => {
             return report("margay", &queue::other_system(arguments), 1);
         }
         Subcommand::Ps(_) | Subcommand::Kill(_) => {

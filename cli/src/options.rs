@@ -12,8 +12,8 @@ use crate::hosts::{HostList, host_file, hosts};
 use crate::mapping::{Bind, MapBy, bind, map_by};
 use crate::mesh_groups::Sort;
 use crate::queue_options::{
-    AccountOptions, DownOptions, ExplainOptions, JobsOptions, OtherOptions, QueueOptions,
-    SetOptions, SubmitOptions, TopOptions, UpOptions,
+    AccountOptions, DownOptions, ExplainOptions, JobsOptions, NodeOptions, OtherOptions,
+    QueueOptions, SetOptions, SubmitOptions, TopOptions, UpOptions,
 };
 use crate::system_options::{KillOptions, MakeOptions, PsOptions};
 use crate::values::{
@@ -85,7 +85,7 @@ pub enum Subcommand {
     /// Show what jobs that have ended used.
     Account(AccountOptions),
     /// Show the machine that the queue has.
-    Node,
+    Node(NodeOptions),
     /// Show the machine as a mesh, with its jobs and its queue, live.
     Top(TopOptions),
     /// Run a command of Slurm on the queue: sbatch, squeue, scancel, sinfo, sacct,

@@ -4,7 +4,8 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,7 +15,7 @@ use margay_job_launch::hosts::is_this_machine;
 use margay_job_launch::plan::Hosts;
 use margay_svc_queue_wire::{
     Answer, Bytes, HostSpec, JobRow, MachineSpec, Order, PROGRAM, Place, READY, Request, Shared,
-    Target, ask, connect, converse, state,
+    Target, ask, connect, converse, find_head, is_system, state,
 };
 use margay_sys_os::process::{beside, open_log};
 use margay_sys_os::signal::take_defaults_in;
@@ -24,20 +25,38 @@ use crate::allocation::allocation;
 use crate::bench::replace;
 use crate::hosts::HostList;
 use crate::queue_options::{
-    DownOptions, ExplainOptions, JobsOptions, QueueOptions, SetOptions, SubmitOptions, UpOptions,
+    DownOptions, ExplainOptions, JobsOptions, NodeOptions, QueueOptions, SetOptions, SubmitOptions,
+    UpOptions,
 };
+use crate::queue_system;
 
 /// Starts the head in the background, unless it runs.
 ///
 /// # Errors
 /// In words.
 pub fn up(options: &UpOptions) -> Result<(), String> {
+    if options.system {
+        return queue_system::up(options);
+    }
     let place = Place::find()?;
     place.make()?;
-    if connect(&place)?.is_some() {
-        return show_machine("the queue is up already");
+    if let Some(mut stream) = connect(&place)? {
+        return show_machine(&mut stream, "the queue is up already");
     }
     let spec = machine(options)?;
+    let words = spec.iter().flat_map(MachineSpec::words).collect();
+    start_head(&place, words)?;
+    show_new(&place)
+}
+
+/// Shows the machine of a head that has just been started.
+pub(crate) fn show_new(place: &Place) -> Result<(), String> {
+    let mut stream = connect(place)?.ok_or("the head of the queue has ended at once")?;
+    show_machine(&mut stream, "the queue is up")
+}
+
+/// Starts the head with these words behind `serve`, and waits until it says that it can be asked.
+pub(crate) fn start_head(place: &Place, words: Vec<String>) -> Result<(), String> {
     let log = place.log();
     let failed = |error: io::Error| format!("cannot start the queue: {error}");
     let file = open_log(&log).map_err(failed)?;
@@ -45,7 +64,7 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     let mut command = Command::new(&program);
     command
         .arg("serve")
-        .args(spec.iter().flat_map(MachineSpec::words))
+        .args(words)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(file);
@@ -69,7 +88,7 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
         said.push(char::from(byte[0]));
     }
     match said.as_str() {
-        READY => show_machine("the queue is up"),
+        READY => Ok(()),
         "" => Err(format!(
             "the head of the queue ended at once; {} has its messages",
             log.display()
@@ -123,8 +142,8 @@ pub fn other_system(arguments: &[OsString]) -> String {
     replace("the queue", PROGRAM, arguments)
 }
 
-fn show_machine(what: &str) -> Result<(), String> {
-    match ask(&Request::Machine)? {
+pub(crate) fn show_machine(stream: &mut UnixStream, what: &str) -> Result<(), String> {
+    match converse(stream, &Request::Machine)? {
         Answer::Machine(machine) => {
             for host in machine.hosts.iter().filter(|host| !host.is_up) {
                 let text = format!("margay: host {} is down: {}\n", host.name, host.note);
@@ -153,6 +172,7 @@ fn show_machine(what: &str) -> Result<(), String> {
 /// # Errors
 /// In words.
 pub fn set(options: &SetOptions) -> Result<(), String> {
+    options.which.choose();
     let words = options.words.clone();
     show(ask(&Request::Set { words })?)
 }
@@ -161,7 +181,8 @@ pub fn set(options: &SetOptions) -> Result<(), String> {
 ///
 /// # Errors
 /// In words.
-pub fn node() -> Result<(), String> {
+pub fn node(options: &NodeOptions) -> Result<(), String> {
+    options.which.choose();
     match ask(&Request::Machine)? {
         Answer::Machine(machine) if !machine.hosts.is_empty() => {
             let head = ["NODE", "STATE", "SLOTS", "USED", "RUNNING", "NOTE"];
@@ -199,13 +220,18 @@ pub fn node() -> Result<(), String> {
 /// # Errors
 /// In words.
 pub fn down(options: &DownOptions) -> Result<(), String> {
-    let Some(mut stream) = connect(&Place::find()?)? else {
-        return print("the queue does not run\n");
-    };
-    let request = Request::Stop {
-        leave: options.leave,
-    };
-    let answer = converse(&mut stream, &request)?;
+    if options.system {
+        return queue_system::down(options);
+    }
+    match connect(&Place::find()?)? {
+        Some(stream) => stop(stream, options.leave),
+        None => print("the queue does not run\n"),
+    }
+}
+
+/// Ends a head, and waits until it has ended.
+pub(crate) fn stop(mut stream: UnixStream, leave: bool) -> Result<(), String> {
+    let answer = converse(&mut stream, &Request::Stop { leave })?;
     if let Answer::Done(_) = &answer {
         // The connection ends when the process has.
         let _ = stream.read(&mut [0]);
@@ -234,6 +260,7 @@ pub(crate) fn show(answer: Answer) -> Result<(), String> {
 /// # Errors
 /// In words.
 pub fn submit(options: &SubmitOptions, is_command: bool) -> Result<bool, String> {
+    options.which.choose();
     let mut asked = Wishes::default();
     script::slurm_options(&options.asked.words(), &mut asked)?;
     let orders = match (&options.many, options.words.split_first()) {
@@ -248,16 +275,7 @@ pub fn submit(options: &SubmitOptions, is_command: bool) -> Result<bool, String>
         }],
         (None, Some((file, arguments))) => vec![of_script(file, arguments, asked)?],
     };
-    let directory = env::current_dir()
-        .map_err(|error| format!("cannot tell the current directory: {error}"))?;
-    let variable = |(name, value): (OsString, OsString)| {
-        Bytes::from([name.as_bytes(), b"=", value.as_bytes()].concat())
-    };
-    let shared = Shared {
-        environment: env::vars_os().map(variable).collect(),
-        directory: Bytes(directory.into_os_string()),
-        user: env::var("USER").unwrap_or_else(|_| margay_sys_os::port::user().to_string()),
-    };
+    let shared = Shared::here()?;
     let accepted = match ask(&Request::Submit { shared, orders })? {
         Answer::Accepted(accepted) => accepted,
         other => return show(other).map(|()| true),
@@ -276,6 +294,7 @@ pub fn submit(options: &SubmitOptions, is_command: bool) -> Result<bool, String>
     }
     let jobs = accepted.iter().map(|&(job, _)| Target { job, task: None });
     wait(&JobsOptions {
+        which: options.which,
         all: false,
         jobs: jobs.collect(),
     })
@@ -350,6 +369,7 @@ fn many(file: &Path, asked: &Wishes) -> Result<Vec<Order>, String> {
 /// # Errors
 /// In words.
 pub fn wait(options: &JobsOptions) -> Result<bool, String> {
+    options.which.choose();
     let jobs = options.jobs.clone();
     let rows = match ask(&Request::Wait { jobs })? {
         Answer::Jobs(rows) => rows,
@@ -386,6 +406,7 @@ fn outcome(row: &JobRow) -> String {
 /// # Errors
 /// In words.
 pub fn cancel(options: &JobsOptions) -> Result<(), String> {
+    options.which.choose();
     let jobs = options.jobs.clone();
     show(ask(&Request::Cancel { jobs })?)
 }
@@ -395,6 +416,7 @@ pub fn cancel(options: &JobsOptions) -> Result<(), String> {
 /// # Errors
 /// In words.
 pub fn hold(options: &JobsOptions, is_held: bool) -> Result<(), String> {
+    options.which.choose();
     let jobs = options.jobs.clone();
     show(ask(&Request::Hold { jobs, is_held })?)
 }
@@ -404,6 +426,7 @@ pub fn hold(options: &JobsOptions, is_held: bool) -> Result<(), String> {
 /// # Errors
 /// In words.
 pub fn explain(options: &ExplainOptions) -> Result<(), String> {
+    options.which.choose();
     let request = match (options.job, options.when.as_slice()) {
         (Some(job), _) => Request::Explain { job },
         (None, [slots, time @ ..]) => {
@@ -433,7 +456,11 @@ pub fn queue(options: &QueueOptions) -> Result<(), String> {
         all: options.all,
         jobs: options.jobs.clone(),
     };
-    let rows = match ask(&request)? {
+    options.which.choose();
+    let mut stream = find_head()?;
+    // Before its end, when the system forgets it.
+    let is_shared = is_system(&stream);
+    let rows = match converse(&mut stream, &request)? {
         Answer::Jobs(rows) => rows,
         other => return show(other),
     };
@@ -444,6 +471,12 @@ pub fn queue(options: &QueueOptions) -> Result<(), String> {
     let head = ["JOB", "NAME", "STATE", "SLOTS", "TIME", "LIMIT", "NOTE"];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     lines.extend(rows.iter().map(line));
+    if is_shared {
+        let users = std::iter::once("USER").chain(rows.iter().map(|row| row.user.as_str()));
+        for (line, user) in lines.iter_mut().zip(users) {
+            line.insert(1, user.to_owned());
+        }
+    }
     print(&table(&lines))
 }
 

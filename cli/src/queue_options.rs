@@ -4,14 +4,34 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use margay_svc_queue_wire::Target;
+use margay_svc_queue_wire::{Target, choose_system};
 
 use crate::hosts::{HostList, host_file, hosts};
+
+/// Which queue is asked.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct WhichQueue {
+    /// Ask the queue that all users of the machine share, also where you have one of your own
+    #[arg(long)]
+    pub system: bool,
+}
+
+impl WhichQueue {
+    /// Makes all that this command asks go there.
+    pub fn choose(self) {
+        if self.system {
+            choose_system();
+        }
+    }
+}
 
 /// Start the queue of this machine: it runs the jobs of this user, in the background. With several
 /// hosts, or in an allocation of another batch system, the queue has the slots of all of them.
 #[derive(Clone, Debug, Args)]
 pub struct UpOptions {
+    /// As root: start the queue that all users of this machine share, also when the machine starts
+    #[arg(long, conflicts_with_all = ["hosts", "hostfile"])]
+    pub system: bool,
     /// Slots for jobs, of each host [default: the usable cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub slots: Option<u32>,
@@ -34,6 +54,9 @@ pub struct UpOptions {
 /// End the queue. Jobs that wait are kept for the next `margay up`.
 #[derive(Clone, Debug, Args)]
 pub struct DownOptions {
+    /// As root: end the queue that all users share, and start it no more with the machine
+    #[arg(long)]
+    pub system: bool,
     /// Leave jobs running; the next `margay up` finds them again
     #[arg(long)]
     pub leave: bool,
@@ -50,6 +73,9 @@ pub struct DownOptions {
 pub struct SubmitOptions {
     #[command(flatten)]
     pub asked: AskedOptions,
+
+    #[command(flatten)]
+    pub which: WhichQueue,
 
     /// Submit each line of a file as a job of its own, which sh runs; - is the standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "words")]
@@ -181,6 +207,8 @@ impl AskedOptions {
 /// Jobs by their numbers.
 #[derive(Clone, Debug, Args)]
 pub struct JobsOptions {
+    #[command(flatten)]
+    pub which: WhichQueue,
     /// All jobs that wait or run
     #[arg(long, conflicts_with = "jobs", required_unless_present = "jobs")]
     pub all: bool,
@@ -192,14 +220,25 @@ pub struct JobsOptions {
 /// Change the rules of the queue, or show them.
 #[derive(Clone, Debug, Args)]
 pub struct SetOptions {
+    #[command(flatten)]
+    pub which: WhichQueue,
     /// What to set: queue NAME time=12h, account NAME budget=1000h, reservation NAME slots=4
     /// start=+1h time=2h, policy backfill=conservative fair-share=7d, remove queue NAME
     pub words: Vec<String>,
 }
 
+/// Show the machine that the queue has.
+#[derive(Clone, Debug, Args)]
+pub struct NodeOptions {
+    #[command(flatten)]
+    pub which: WhichQueue,
+}
+
 /// Show the jobs that wait or run.
 #[derive(Clone, Debug, Args)]
 pub struct QueueOptions {
+    #[command(flatten)]
+    pub which: WhichQueue,
     /// Show those that have ended, too
     #[arg(long)]
     pub all: bool,
@@ -218,6 +257,8 @@ pub struct QueueOptions {
 /// Show the machine as a mesh, with its jobs and its queue, live; q ends it.
 #[derive(Clone, Debug, Args)]
 pub struct TopOptions {
+    #[command(flatten)]
+    pub which: WhichQueue,
     /// Show it once
     #[arg(long)]
     pub once: bool,
@@ -246,9 +287,14 @@ pub struct OtherOptions {
 /// Show what jobs that have ended used: slot seconds, CPU time, the largest process.
 #[derive(Clone, Debug, Args)]
 pub struct AccountOptions {
+    #[command(flatten)]
+    pub which: WhichQueue,
     /// One line for each job, not for each account
     #[arg(long)]
     pub jobs: bool,
+    /// One line for each user and account
+    #[arg(long, conflicts_with = "jobs")]
+    pub users: bool,
     /// Print one JSON array
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
@@ -260,6 +306,8 @@ pub struct AccountOptions {
 /// Say why a job does not run, what stands before it, and when it is expected to start.
 #[derive(Clone, Debug, Args)]
 pub struct ExplainOptions {
+    #[command(flatten)]
+    pub which: WhichQueue,
     /// The job
     #[arg(value_name = "JOB", required_unless_present = "when")]
     pub job: Option<Target>,

@@ -1,14 +1,10 @@
 //! What the commands of all systems have in common: asking the head, submitting, times.
 
-use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use margay_core_queue::{End, JobId, Phase};
-use margay_svc_queue_wire::{
-    Answer, Bytes, Detail, JobRow, Machine, Order, Request, Shared, Target, ask,
-};
+use margay_svc_queue_wire::{Answer, Detail, JobRow, Machine, Order, Request, Shared, Target, ask};
 
 /// What a command ended with: its exit code.
 pub type Done = Result<u8, String>;
@@ -93,29 +89,6 @@ pub fn exit_code(row: &JobRow) -> u8 {
         Phase::Ended(End::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(1),
         _ => 1,
     }
-}
-
-/// The user's name.
-#[must_use]
-pub fn user() -> String {
-    std::env::var("USER").unwrap_or_else(|_| margay_sys_os::port::user().to_string())
-}
-
-/// What the jobs of this command share.
-///
-/// # Errors
-/// In words.
-pub fn shared() -> Result<Shared, String> {
-    let directory = std::env::current_dir()
-        .map_err(|error| format!("cannot tell the current directory: {error}"))?;
-    let variable = |(name, value): (OsString, OsString)| {
-        Bytes::from([name.as_bytes(), b"=", value.as_bytes()].concat())
-    };
-    Ok(Shared {
-        environment: std::env::vars_os().map(variable).collect(),
-        directory: Bytes(directory.into_os_string()),
-        user: user(),
-    })
 }
 
 /// Submits a job or an array; returns its number.

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use margay_core_queue::script::loadleveler::{Step, steps};
 use margay_core_queue::{Dependency, End, JobId, Phase, Wishes, script};
-use margay_svc_queue_wire::{Bytes, Cause, Detail, Machine, Order, Request, Target};
+use margay_svc_queue_wire::{Bytes, Cause, Detail, Machine, Order, Request, Shared, Target, user};
 
-use crate::common::{self, Done, base_name, complain, date, now_s, print, user};
+use crate::common::{self, Done, base_name, complain, date, now_s, print};
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Usage, Words};
 
@@ -97,7 +97,7 @@ fn submit(words: &[String]) -> Done {
     for (at, step) in steps.into_iter().enumerate() {
         let name = step.name.clone();
         let order = order(step, &text, file, &numbers);
-        let job = order.and_then(|order| common::submit(common::shared()?, order));
+        let job = order.and_then(|order| common::submit(Shared::here()?, order));
         match job {
             Ok(job) => {
                 numbers.insert(name.unwrap_or_else(|| at.to_string()), job);

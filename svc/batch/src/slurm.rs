@@ -10,12 +10,12 @@ mod sinfo;
 mod squeue;
 mod srun;
 
-use margay_svc_queue_wire::Target;
+use margay_svc_queue_wire::{Target, user};
 
 pub use cancel::signal as signal_number;
 pub use srun::task;
 
-use crate::common::{Done, print, user};
+use crate::common::{Done, print};
 use crate::words::{Usage, Words};
 
 /// The names of the commands.

@@ -4,20 +4,17 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::{Answer, Place, Request, connect, read, write};
+use crate::{Answer, Request, find_head, read, write};
 
 /// How long the head may take to answer what needs no waiting.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
-
-const NOT_UP: &str = "the queue does not run; start it: margay up";
 
 /// Asks the head, and waits for its answer.
 ///
 /// # Errors
 /// In words, when there is no head or no answer.
 pub fn ask(request: &Request) -> Result<Answer, String> {
-    let mut stream = connect(&Place::find()?)?.ok_or(NOT_UP)?;
-    converse(&mut stream, request)
+    converse(&mut find_head()?, request)
 }
 
 /// Asks over a connection.

@@ -1,5 +1,5 @@
 //! What commands and the head of the queue say to each other: one line of JSON asks, one line
-//! answers, over a Unix socket of the user. `margay` links this and not the store.
+//! answers, over a Unix socket of the user or of the system. `margay` links this and not the store.
 #![forbid(unsafe_code)]
 
 mod ask;
@@ -8,6 +8,7 @@ mod detail;
 mod hosts;
 mod line;
 mod place;
+mod shared;
 
 use margay_core_queue::{End, JobId, Phase, Wishes};
 use serde::{Deserialize, Serialize};
@@ -17,8 +18,9 @@ pub use ask::{ask, converse};
 pub use bytes::Bytes;
 pub use detail::{Cause, Change, Detail};
 pub use hosts::{HostRow, HostSpec, MachineSpec};
-pub use line::{MOST_BYTES, read, write};
-pub use place::{Place, connect};
+pub use line::{MOST_BYTES, read, read_within, write};
+pub use place::{CHOICE, Place, choose_system, connect, connect_system, find_head, is_system};
+pub use shared::{Owner, Shared, user};
 
 /// The program that is the head, beside `margay` in the same folder.
 pub const PROGRAM: &str = "margay-queue";
@@ -93,16 +95,6 @@ pub struct Machine {
     pub hosts: Vec<HostRow>,
 }
 
-/// What the orders of one request have in common.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Shared {
-    /// The environment, `NAME=VALUE` each.
-    pub environment: Vec<Bytes>,
-    /// Where the command was called.
-    pub directory: Bytes,
-    pub user: String,
-}
-
 /// A job, or an array of them, as somebody asks for it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
@@ -162,6 +154,8 @@ pub struct JobRow {
     pub partition: String,
     #[serde(default)]
     pub user: String,
+    #[serde(default)]
+    pub uid: u32,
     #[serde(default)]
     pub priority: i64,
     /// How often it was put back into the queue after it had started.

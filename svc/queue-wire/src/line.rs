@@ -24,6 +24,17 @@ pub fn write(to: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
 /// What the system says, `UnexpectedEof` when the stream ends within the line, `FileTooLarge` when
 /// the line is longer than [`MOST_BYTES`], and `InvalidData` when it is no such value.
 pub fn read<T: DeserializeOwned>(from: &mut dyn Read) -> io::Result<T> {
+    read_within(from, &mut |bytes| bytes <= MOST_BYTES)
+}
+
+/// The same, where `has_room` says each time whether a line may have so many bytes.
+///
+/// # Errors
+/// As [`read`]; `FileTooLarge` when there is no room.
+pub fn read_within<T: DeserializeOwned>(
+    from: &mut dyn Read,
+    has_room: &mut dyn FnMut(usize) -> bool,
+) -> io::Result<T> {
     let mut line = Vec::new();
     let mut part = vec![0; 64 << 10];
     loop {
@@ -39,7 +50,7 @@ pub fn read<T: DeserializeOwned>(from: &mut dyn Read) -> io::Result<T> {
             return serde_json::from_slice(&line)
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
         }
-        if line.len() > MOST_BYTES {
+        if !has_room(line.len()) {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
     }

@@ -3,18 +3,35 @@
 use std::env;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use margay_sys_os::port::{peer, user};
+use margay_sys_os::process::set_variable;
+
 /// Longest path of a socket, as the kernel has it.
 const MOST_PATH: usize = 107;
+
+/// The folder of root's queue, and of the one that all users of the machine share.
+const SYSTEM_FOLDER: &str = "/var/lib/margay/queue";
+
+/// The socket of the queue that all users share. Only root can make anything there.
+const SYSTEM_SOCKET: &str = "/run/margay/queue/socket";
+
+/// The variable that says which queue commands ask: `own` or `system`. Jobs have it.
+pub const CHOICE: &str = "MARGAY_QUEUE";
+
+const NOT_UP: &str = "the queue does not run; start it: margay up";
 
 /// The folder of the queue's state: `$XDG_STATE_HOME/margay/queue`, and without that variable
 /// `~/.local/state/margay/queue`, or `/var/lib/margay/queue` for root.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub folder: PathBuf,
+    /// It is that of the queue which all users share.
+    pub is_system: bool,
 }
 
 fn absolute(name: &str) -> Option<PathBuf> {
@@ -29,7 +46,7 @@ impl Place {
     /// # Errors
     /// When nothing says where it is.
     pub fn find() -> Result<Place, String> {
-        let base = match (absolute("XDG_STATE_HOME"), margay_sys_os::port::user()) {
+        let base = match (absolute("XDG_STATE_HOME"), user()) {
             (Some(state), _) => state,
             (None, 0) => PathBuf::from("/var/lib"),
             (None, _) => absolute("HOME")
@@ -38,7 +55,17 @@ impl Place {
         };
         Ok(Place {
             folder: base.join("margay/queue"),
+            is_system: false,
         })
+    }
+
+    /// The folder of the queue that all users share.
+    #[must_use]
+    pub fn system() -> Place {
+        Place {
+            folder: PathBuf::from(SYSTEM_FOLDER),
+            is_system: true,
+        }
     }
 
     /// Makes the folder, for its user alone.
@@ -46,7 +73,24 @@ impl Place {
     /// # Errors
     /// In words.
     pub fn make(&self) -> Result<(), String> {
+        if self.is_system {
+            // Beside it is what jobs read.
+            open_folder(self.folder.parent().unwrap_or(&self.folder), 0o711)?;
+        }
         make_folder(&self.folder)
+    }
+
+    /// The folder in which each running job of the queue of all users has one of its user's.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn make_for_jobs(&self) -> Result<Option<PathBuf>, String> {
+        if !self.is_system {
+            return Ok(None);
+        }
+        let folder = self.folder.with_file_name("jobs");
+        open_folder(&folder, 0o711)?;
+        Ok(Some(folder))
     }
 
     /// The head's log.
@@ -67,6 +111,13 @@ impl Place {
     /// # Errors
     /// In words.
     pub fn new_socket(&self) -> Result<PathBuf, String> {
+        if self.is_system {
+            let path = PathBuf::from(SYSTEM_SOCKET);
+            for folder in path.ancestors().skip(1).take(2) {
+                open_folder(folder, 0o755)?;
+            }
+            return Ok(path);
+        }
         let folder = match absolute("XDG_RUNTIME_DIR") {
             Some(runtime) if runtime.is_dir() => runtime.join("margay"),
             _ => self.folder.clone(),
@@ -91,24 +142,100 @@ fn make_folder(folder: &Path) -> Result<(), String> {
         .map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))
 }
 
+/// Makes a folder of root's that others may enter. What stands there already has to be one.
+fn open_folder(folder: &Path, mode: u32) -> Result<(), String> {
+    let failed = |error: io::Error| format!("cannot make the folder {}: {error}", folder.display());
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(folder)
+        .map_err(failed)?;
+    let found = fs::symlink_metadata(folder).map_err(failed)?;
+    if !found.is_dir() || found.uid() != 0 {
+        return Err(format!(
+            "{} is no folder of root's; move it away",
+            folder.display()
+        ));
+    }
+    let mode = (found.mode() & 0o755) | mode;
+    fs::set_permissions(folder, fs::Permissions::from_mode(mode)).map_err(failed)
+}
+
+/// Makes all that this command asks go to the queue that all users share.
+pub fn choose_system() {
+    let _ = set_variable(CHOICE, "system");
+}
+
+/// Connects to the head of the queue that commands ask: that of the user, and where it does not run
+/// that of all users. `MARGAY_QUEUE` chooses one of them.
+///
+/// # Errors
+/// In words, when none runs.
+pub fn find_head() -> Result<UnixStream, String> {
+    let choice = env::var(CHOICE).unwrap_or_default();
+    match choice.as_str() {
+        "" => {
+            let own = Place::find().map(|place| connect(&place));
+            if let Ok(found) = own
+                && let Some(stream) = found?
+            {
+                return Ok(stream);
+            }
+            connect_system()?.ok_or_else(|| NOT_UP.into())
+        }
+        "own" => connect(&Place::find()?)?.ok_or_else(|| NOT_UP.into()),
+        "system" => connect_system()?.ok_or_else(|| {
+            "the system's queue does not run; root starts it: margay up --system".into()
+        }),
+        other => Err(format!(
+            "{CHOICE} is '{}'; it names a queue: own or system",
+            other.escape_debug()
+        )),
+    }
+}
+
+/// Whether a connection is one to the queue that all users share.
+#[must_use]
+pub fn is_system(stream: &UnixStream) -> bool {
+    let address = stream.peer_addr().ok();
+    address.is_some_and(|address| address.as_pathname() == Some(Path::new(SYSTEM_SOCKET)))
+}
+
+/// Connects to the head of the queue that all users share, if it runs.
+///
+/// # Errors
+/// When it runs and cannot be reached.
+pub fn connect_system() -> Result<Option<UnixStream>, String> {
+    let stream = connect_at(Path::new(SYSTEM_SOCKET))?;
+    // Only root's word counts for others.
+    Ok(stream.filter(|stream| peer(stream.as_fd()) == Some(0)))
+}
+
+fn unreachable(path: &Path, error: &io::Error) -> String {
+    format!(
+        "cannot reach the head of the queue at {}: {error}",
+        path.display()
+    )
+}
+
 /// Connects to the head, if it runs.
 ///
 /// # Errors
 /// When it runs and cannot be reached.
 pub fn connect(place: &Place) -> Result<Option<UnixStream>, String> {
-    let failed = |path: &Path, error: io::Error| {
-        format!(
-            "cannot reach the head of the queue at {}: {error}",
-            path.display()
-        )
-    };
+    if place.is_system {
+        return connect_system();
+    }
     let address = place.address();
-    let path = match fs::read_to_string(&address) {
-        Ok(path) => PathBuf::from(path.trim_end()),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(&address, error)),
-    };
-    match UnixStream::connect(&path) {
+    match fs::read_to_string(&address) {
+        Ok(path) => connect_at(Path::new(path.trim_end())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreachable(&address, &error)),
+    }
+}
+
+fn connect_at(path: &Path) -> Result<Option<UnixStream>, String> {
+    match UnixStream::connect(path) {
         Ok(stream) => Ok(Some(stream)),
         Err(error)
             if matches!(
@@ -118,6 +245,6 @@ pub fn connect(place: &Place) -> Result<Option<UnixStream>, String> {
         {
             Ok(None)
         }
-        Err(error) => Err(failed(&path, error)),
+        Err(error) => Err(unreachable(path, &error)),
     }
 }

@@ -7,7 +7,7 @@
 //! | `end` | how the job ended, by the supervisor |
 //! | `preempted` | it is to wait again when it has ended, by the head |
 //! | `signals` | signals for its processes, by the head, until the supervisor has sent them |
-//! | `script`, `nodes` | what the job itself reads |
+//! | `script`, `nodes` | what the job itself reads; of the queue of all users, in another folder |
 //!
 //! The claim comes into being complete and locked, by a link: of several supervisors that a head
 //! killed at a bad moment and its successor started for one job, exactly one gets it. Nothing here
@@ -16,11 +16,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 use margay_core_queue::{End, JobId, Warning};
-use margay_svc_queue_wire::{Bytes, Usage};
+use margay_svc_queue_wire::{Bytes, Owner, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::site::{Away, HostPart};
@@ -65,6 +65,20 @@ pub struct JobOrder {
     /// The other host on which it begins.
     #[serde(default)]
     pub away: Option<Away>,
+    /// In the queue of all users.
+    #[serde(default)]
+    pub user: Option<ForUser>,
+}
+
+/// What a job has that runs as its user, and not as its head does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ForUser {
+    pub owner: Owner,
+    /// The folder of what the job itself reads.
+    pub folder: PathBuf,
+    pub slots: u32,
+    /// Permissions that its new files do not have.
+    pub file_mask: u32,
 }
 
 impl JobOrder {
@@ -158,9 +172,45 @@ pub enum Found {
 
 /// The folder of a job.
 #[derive(Clone, Debug)]
-pub struct JobFolder(pub PathBuf);
+pub struct JobFolder {
+    pub path: PathBuf,
+    /// Where what the job itself reads is: the same, or one of the job's user.
+    readable: PathBuf,
+}
 
 impl JobFolder {
+    /// The folder of this path.
+    #[must_use]
+    pub fn at(path: PathBuf) -> JobFolder {
+        let readable = path.clone();
+        JobFolder { path, readable }
+    }
+
+    /// The same, where what the job reads is in a folder of its own below this one, if there is
+    /// one.
+    #[must_use]
+    pub fn with_readable(mut self, base: Option<&Path>) -> JobFolder {
+        if let Some(base) = base {
+            self.readable = base.join(self.name());
+        }
+        self
+    }
+
+    /// That of an order, in the same place.
+    #[must_use]
+    pub fn of_order(mut self, order: &JobOrder) -> JobFolder {
+        if let Some(user) = &order.user {
+            self.readable.clone_from(&user.folder);
+        }
+        self
+    }
+
+    /// Where what the job reads is.
+    #[must_use]
+    pub fn readable(&self) -> &Path {
+        &self.readable
+    }
+
     /// Of a job in the queue's folder. Each run of a job that runs again has its own, so that what
     /// is late of the one before finds nothing.
     #[must_use]
@@ -169,24 +219,24 @@ impl JobFolder {
             0 => job.to_string(),
             _ => format!("{job}.{runs}"),
         };
-        JobFolder(queue.join("jobs").join(name))
+        JobFolder::at(queue.join("jobs").join(name))
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.path.join(name)
     }
 
     /// Its name below `jobs/`.
     #[must_use]
     pub fn name(&self) -> String {
-        let name = self.0.file_name().unwrap_or_default();
+        let name = self.path.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     }
 
     /// The file of nodes.
     #[must_use]
     pub fn nodes(&self) -> PathBuf {
-        self.path("nodes")
+        self.readable.join("nodes")
     }
 
     /// Makes the folder with its order.
@@ -197,10 +247,16 @@ impl JobFolder {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(&self.0)?;
+            .create(&self.path)?;
         let new = self.path("order.new");
         private(&new)?.write_all(&order.text()?)?;
         fs::rename(new, self.path("order"))
+    }
+
+    /// The file of the order.
+    #[must_use]
+    pub fn order_file(&self) -> PathBuf {
+        self.path("order")
     }
 
     /// Reads the order.
@@ -208,19 +264,45 @@ impl JobFolder {
     /// # Errors
     /// What the system says.
     pub fn order(&self) -> io::Result<JobOrder> {
-        JobOrder::of(&fs::read(self.path("order"))?)
+        JobOrder::of(&fs::read(self.order_file())?)
     }
 
-    /// Writes the script and the file of nodes; returns the script's path.
+    /// Writes the script and the file of nodes; returns the script's path. For the job of another
+    /// user they are in a folder of their own, and are that user's files. The folder stays root's,
+    /// so that nothing can be put there that takes long to remove: also the files by which steps of
+    /// the job take their slots are made here.
     ///
     /// # Errors
     /// What the system says.
     pub fn put(&self, order: &JobOrder) -> io::Result<Option<PathBuf>> {
-        fs::write(self.nodes(), &order.nodes)?;
+        let Some(user) = &order.user else {
+            return self.put_files(order);
+        };
+        // What a head left that was killed.
+        remove(&self.readable)?;
+        fs::create_dir(&self.readable)?;
+        fs::set_permissions(&self.readable, fs::Permissions::from_mode(0o711))?;
+        let script = self.put_files(order)?;
+        let slots = (0..user.slots).map(|slot| format!("slot.{slot}"));
+        let steps = ["steps", "steps.turn"].map(str::to_owned).into_iter();
+        let steps = steps.chain(slots).map(|name| self.readable.join(name));
+        let mut files = vec![self.nodes()];
+        for path in steps {
+            private(&path)?;
+            files.push(path);
+        }
+        for path in files.iter().chain(&script) {
+            lchown(path, Some(user.owner.uid), Some(user.owner.gid))?;
+        }
+        Ok(script)
+    }
+
+    fn put_files(&self, order: &JobOrder) -> io::Result<Option<PathBuf>> {
+        private(&self.nodes())?.write_all(order.nodes.as_bytes())?;
         let Some(script) = &order.script else {
             return Ok(None);
         };
-        let path = self.path("script");
+        let path = self.readable.join("script");
         let mut file = File::options()
             .write(true)
             .create(true)
@@ -347,7 +429,16 @@ impl JobFolder {
 
     /// Removes the folder.
     pub fn remove(&self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = remove(&self.readable);
+        let _ = remove(&self.path);
+    }
+}
+
+/// Removes a folder with all that is in it, if it is there.
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        done => done,
     }
 }
 
@@ -368,8 +459,8 @@ mod tests {
     fn one_of_several_gets_the_claim_and_its_end_is_found() {
         let folder =
             std::env::temp_dir().join(format!("margay-queue-claim-{}", std::process::id()));
-        let folder = JobFolder(folder);
-        fs::create_dir_all(&folder.0).unwrap();
+        let folder = JobFolder::at(folder);
+        fs::create_dir_all(&folder.path).unwrap();
         assert!(matches!(folder.look().unwrap(), Found::Unclaimed));
         let claim = folder.claim().unwrap().unwrap();
         assert!(folder.claim().unwrap().is_none());

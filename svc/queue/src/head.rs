@@ -5,6 +5,7 @@ mod accept;
 mod change;
 mod hosts;
 mod inform;
+mod rights;
 mod show;
 mod watch;
 
@@ -17,6 +18,7 @@ use margay_core_queue::{End, JobId, Phase, Reason, Scheduler};
 use margay_svc_queue_wire::{Answer, JobRow, Order, Shared, Target, Usage};
 use margay_sys_os::process::PidFd;
 
+use crate::callers::Caller;
 use crate::explain;
 use crate::files::JobFolder;
 use crate::line::Message;
@@ -33,6 +35,8 @@ pub struct Resources {
     pub memory_mib: u64,
     /// The queue's folder.
     pub folder: PathBuf,
+    /// In the queue of all users: the folder with what their jobs read.
+    pub readable: Option<PathBuf>,
     /// This program.
     pub program: PathBuf,
 }
@@ -61,7 +65,7 @@ pub struct Head {
     /// Jobs have ended since somebody asked.
     have_ended: bool,
     /// What sends letters.
-    letters: Vec<PidFd>,
+    letters: Vec<(u32, PidFd)>,
 }
 
 /// What differs each time that the machine starts.
@@ -199,14 +203,19 @@ impl Head {
 
     /// Removes folders of jobs that have ended: the head died before it could.
     fn clear_folders(&self) {
-        let folders = std::fs::read_dir(self.resources.folder.join("jobs"));
-        for folder in folders.into_iter().flatten().flatten() {
-            let path = folder.path();
-            let id = path
-                .file_stem()
-                .and_then(|name| name.to_str()?.parse().ok());
-            if id.is_none_or(|id| !self.entries.contains_key(&id) || self.folder(id).0 != path) {
-                JobFolder(path).remove();
+        let own = self.resources.folder.join("jobs");
+        for folders in self.resources.readable.iter().chain([&own]) {
+            for folder in std::fs::read_dir(folders).into_iter().flatten().flatten() {
+                let path = folder.path();
+                let id = path
+                    .file_stem()
+                    .and_then(|name| name.to_str()?.parse().ok());
+                let name = id
+                    .filter(|id| self.entries.contains_key(id))
+                    .map(|id| self.folder(id).name());
+                if name.is_none_or(|name| path.file_name() != Some(name.as_ref())) {
+                    JobFolder::at(path).remove();
+                }
             }
         }
     }
@@ -221,16 +230,27 @@ impl Head {
     fn folder(&self, id: JobId) -> JobFolder {
         let runs = self.entries.get(&id).map_or(0, |entry| entry.runs);
         JobFolder::of(&self.resources.folder, id, runs)
+            .with_readable(self.resources.readable.as_deref())
     }
 
     /// Accepts jobs: all or none. They are on the disk when this returns.
-    pub fn submit(&mut self, shared: &Shared, orders: &[Order], uid: u32) -> Answer {
+    pub fn submit(&mut self, mut shared: Shared, orders: &[Order], caller: &Caller) -> Answer {
         let now_s = now_s();
+        // What the kernel says of the user counts, not what the request says.
+        shared.owner = None;
+        if let Some((owner, name)) = &caller.as_user {
+            shared.owner = Some(owner.clone());
+            shared.user.clone_from(name);
+        }
+        let has = self.count_of(caller);
         let mut next = self.last;
         let mut all = Vec::new();
         for (at, order) in orders.iter().enumerate() {
             let more = all.iter().map(Vec::len).sum();
-            match self.accept(order, (&shared.user, uid), more, &mut next, now_s) {
+            let accepted = self.has_room_for(order, caller, has + more).and_then(|()| {
+                self.accept(order, (&shared.user, caller.uid), more, &mut next, now_s)
+            });
+            match accepted {
                 Ok(entries) => all.push(entries),
                 Err(text) if orders.len() > 1 => {
                     return Answer::Failed(format!(
@@ -241,7 +261,7 @@ impl Head {
                 Err(text) => return Answer::Failed(format!("the job is not accepted: {text}")),
             }
         }
-        if let Err(text) = self.store.add(shared, orders, &mut all) {
+        if let Err(text) = self.store.add(&shared, orders, &mut all) {
             return Answer::Failed(format!("the job is not accepted: {text}"));
         }
         self.last = next;
@@ -442,8 +462,8 @@ impl Head {
     ///
     /// # Errors
     /// In words; nothing is done then.
-    pub fn cancel(&mut self, targets: &[Target]) -> Result<String, String> {
-        let jobs = self.live(targets)?;
+    pub fn cancel(&mut self, targets: &[Target], caller: &Caller) -> Result<String, String> {
+        let jobs = self.changeable(targets, caller)?;
         let mut changed: Vec<Entry> = jobs
             .iter()
             .filter_map(|id| self.entries.get(id).cloned())
@@ -473,8 +493,13 @@ impl Head {
     ///
     /// # Errors
     /// In words; nothing is done then.
-    pub fn hold(&mut self, targets: &[Target], is_held: bool) -> Result<String, String> {
-        let jobs = self.live(targets)?;
+    pub fn hold(
+        &mut self,
+        targets: &[Target],
+        is_held: bool,
+        caller: &Caller,
+    ) -> Result<String, String> {
+        let jobs = self.changeable(targets, caller)?;
         let mut changed: Vec<Entry> = jobs
             .iter()
             .filter_map(|id| self.entries.get(id))
@@ -487,7 +512,14 @@ impl Head {
             );
         }
         for entry in &mut changed {
+            if entry.is_locked && !caller.is_master {
+                return Err(format!(
+                    "job {} is held by root, who alone has the right to let it go",
+                    entry.shown()
+                ));
+            }
             entry.job.is_held = is_held;
+            entry.is_locked = is_held && caller.is_master && !caller.is_owner_of(entry.uid);
         }
         self.store.change(&changed)?;
         for entry in changed {

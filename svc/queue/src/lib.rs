@@ -7,6 +7,8 @@
 mod agent;
 mod agents;
 mod away;
+mod begin;
+mod callers;
 mod claim;
 mod explain;
 mod files;
@@ -16,6 +18,7 @@ mod line;
 mod mail;
 mod output;
 mod prepare;
+mod program;
 mod replay;
 mod serve;
 mod shell;
@@ -75,11 +78,12 @@ pub fn main() -> ExitCode {
             return with_code(batch::own(name, &arguments[1..])).into();
         }
         ["task", ..] => return with_code(batch::task(&arguments[1..])).into(),
-        ["serve"] => serve::serve(None),
-        ["serve", ref spec @ ..] => match MachineSpec::of(spec) {
-            Some(spec) => serve::serve(Some(spec)),
-            None => Err(format!("'{}' describes no machine", spec.join(" "))),
-        },
+        ["begin", supervisor] => return begin::begin(supervisor, None).into(),
+        ["begin", supervisor, script] => return begin::begin(supervisor, Some(script)).into(),
+        ["serve"] => serve::serve(None, false),
+        ["serve", "--system"] => serve::serve(None, true),
+        ["serve", "--system", ref spec @ ..] => serve_machine(spec, true),
+        ["serve", ref spec @ ..] => serve_machine(spec, false),
         ["agent"] => agent::agent(),
         ["there"] => there::outer(),
         ["there", folder] => there::inner(Path::new(folder)),
@@ -96,6 +100,13 @@ pub fn main() -> ExitCode {
             log(&text);
             ExitCode::FAILURE
         }
+    }
+}
+
+fn serve_machine(words: &[&str], is_system: bool) -> Result<(), String> {
+    match MachineSpec::of(words) {
+        Some(spec) => serve::serve(Some(spec), is_system),
+        None => Err(format!("'{}' describes no machine", words.join(" "))),
     }
 }
 

@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use margay_core_queue::JobId;
+use margay_svc_queue_wire::Owner;
+use margay_sys_os::credentials::become_user;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -27,6 +29,8 @@ pub struct Letter {
     pub name: String,
     pub state: String,
     pub host: String,
+    /// As whom it is sent, in the queue of all users: where it goes is for the user to say.
+    pub owner: Option<Owner>,
 }
 
 /// Sends the letter of the standard input.
@@ -40,6 +44,10 @@ pub fn post() -> Result<(), String> {
         .read_to_end(&mut text)
         .map_err(|error| error.to_string())?;
     let letter: Letter = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    if let Some(owner) = &letter.owner {
+        become_user(owner.uid, owner.gid, &owner.groups)
+            .map_err(|error| format!("cannot become the user {}: {error}", owner.uid))?;
+    }
     let sent = match letter.to.split_once("://") {
         Some(("http", rest)) => call(rest, &body(&letter)),
         Some(("https", _)) => by_curl(&letter),

@@ -6,7 +6,7 @@ use std::path::Path;
 use margay_core_queue::{Dialect, Joined, Names, Wishes, expand, script};
 use margay_svc_queue_wire::{Bytes, Order, Shared, pbs_name};
 
-use crate::files::{JobFolder, JobOrder};
+use crate::files::{ForUser, JobFolder, JobOrder};
 use crate::site::{Away, Site};
 use crate::store::Entry;
 use crate::variables::{self, variable};
@@ -266,5 +266,11 @@ pub fn job_order(
         },
         parts: site.parts.to_vec(),
         away,
+        user: shared.owner.clone().map(|owner| ForUser {
+            owner,
+            folder: folder.readable().to_owned(),
+            slots,
+            file_mask: shared.file_mask.unwrap_or(0o022),
+        }),
     }
 }

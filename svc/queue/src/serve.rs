@@ -6,27 +6,26 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use margay_core_queue::JobId;
 use margay_svc_queue_wire::{
-    Answer, MOST_BYTES, MachineSpec, PROGRAM, Place, READY, Request, read, write,
+    Answer, JobRow, MachineSpec, PROGRAM, Place, READY, Request, Target, read_within, write,
 };
+use margay_sys_os::credentials::set_file_mask;
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
-use margay_sys_os::port::{is_trusted, peer};
+use margay_sys_os::port::peer;
 use margay_sys_os::process::{Reaped, beside, host_name, lead_session, reap};
 use margay_sys_os::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SignalFd, SignalSet};
 
 use crate::agent::HostFacts;
 use crate::agents::Agents;
+use crate::callers::{Admitted, Caller, Loads};
 use crate::claim::{self, Claimant};
 use crate::head::{Head, Hosts, Resources};
 use crate::store;
-
-/// Commands that are served at the same time; those that wait for jobs are among them.
-const MOST_COMMANDS: usize = 512;
 
 /// How long the other side may take to send a part of a request, or to take a part of an answer.
 const HEARD_WITHIN: Duration = Duration::from_secs(10);
@@ -56,7 +55,9 @@ struct Service {
     is_over: AtomicBool,
     /// The machine of the next head is that of this one, which has left jobs.
     is_left: AtomicBool,
-    commands: AtomicUsize,
+    /// Who asks how much. In the queue of all users, each counts for itself.
+    loads: Arc<Loads>,
+    is_system: bool,
 }
 
 impl Service {
@@ -86,12 +87,12 @@ struct Waits {
 ///
 /// # Errors
 /// In words; the first line of the standard output has them as well.
-pub fn serve(spec: Option<MachineSpec>) -> Result<(), String> {
+pub fn serve(spec: Option<MachineSpec>, is_system: bool) -> Result<(), String> {
     lead_session();
     // Before there are other threads, so that all of them have the signals blocked.
     let set = SignalSet::of(&[SIGHUP, SIGINT, SIGTERM, SIGCHLD]);
     set.block();
-    let begun = begin(spec, &set);
+    let begun = begin(spec, &set, is_system);
     let said = match &begun {
         Ok(_) => READY.to_owned(),
         Err(text) => text.replace('\n', " "),
@@ -110,10 +111,18 @@ pub fn serve(spec: Option<MachineSpec>) -> Result<(), String> {
     service.head().close()
 }
 
-fn begin(spec: Option<MachineSpec>, set: &SignalSet) -> Result<(Arc<Service>, Waits), String> {
-    let place = Place::find()?;
+fn begin(
+    spec: Option<MachineSpec>,
+    set: &SignalSet,
+    is_system: bool,
+) -> Result<(Arc<Service>, Waits), String> {
+    let place = match is_system {
+        true => Place::system(),
+        false => Place::find()?,
+    };
     place.make()?;
     let lock = lock(&place.folder)?;
+    let readable = for_all(&place)?;
     let system = |error: io::Error| format!("the head of the queue cannot start: {error}");
     let program = beside(PROGRAM).map_err(system)?;
     // The directory in which it was started may be unmounted.
@@ -130,6 +139,7 @@ fn begin(spec: Option<MachineSpec>, set: &SignalSet) -> Result<(Arc<Service>, Wa
         slots: spec.slots.unwrap_or(facts.cores).max(1),
         memory_mib: facts.memory_mib,
         folder: place.folder.clone(),
+        readable,
         program,
     };
     let head = Head::open(resources, hosts)?;
@@ -139,9 +149,11 @@ fn begin(spec: Option<MachineSpec>, set: &SignalSet) -> Result<(Arc<Service>, Wa
     }
     let socket = place.new_socket()?;
     let _ = fs::remove_file(&socket);
+    // The kernel says who connects, and each request is judged by that.
+    let mode = if is_system { 0o666 } else { 0o600 };
     let listener = UnixListener::bind(&socket)
         .and_then(|listener| {
-            fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))?;
+            fs::set_permissions(&socket, fs::Permissions::from_mode(mode))?;
             listener.set_nonblocking(true)?;
             Ok(listener)
         })
@@ -157,7 +169,8 @@ fn begin(spec: Option<MachineSpec>, set: &SignalSet) -> Result<(Arc<Service>, Wa
         wake,
         is_over: AtomicBool::new(false),
         is_left: AtomicBool::new(true),
-        commands: AtomicUsize::new(0),
+        loads: Loads::new(is_system),
+        is_system,
     });
     let waits = Waits {
         listener,
@@ -168,6 +181,25 @@ fn begin(spec: Option<MachineSpec>, set: &SignalSet) -> Result<(Arc<Service>, Wa
         _lock: lock,
     };
     Ok((service, waits))
+}
+
+/// What a queue that all users share has beside the others: a mark in its folder, as its jobs are
+/// not root's alone, and a folder for what jobs read, which is returned.
+fn for_all(place: &Place) -> Result<Option<PathBuf>, String> {
+    let mark = place.folder.join("of-all-users");
+    if !place.is_system {
+        return match mark.exists() {
+            true => Err(format!(
+                "the queue in {} is that of all users; start it with: margay up --system",
+                place.folder.display()
+            )),
+            false => Ok(None),
+        };
+    }
+    // What the head writes is for root alone, whoever has started it.
+    set_file_mask(0o077);
+    File::create(&mark).map_err(|error| format!("cannot write {}: {error}", mark.display()))?;
+    place.make_for_jobs()
 }
 
 fn machine_file(place: &Place) -> PathBuf {
@@ -359,35 +391,35 @@ fn admit(service: &Arc<Service>, mut stream: UnixStream) {
     let _ = stream.set_nonblocking(false);
     let _ = stream.set_read_timeout(Some(HEARD_WITHIN));
     let _ = stream.set_write_timeout(Some(HEARD_WITHIN));
-    if service.commands.fetch_add(1, Ordering::SeqCst) >= MOST_COMMANDS {
-        service.commands.fetch_sub(1, Ordering::SeqCst);
+    let uid = peer(stream.as_fd()).unwrap_or(u32::MAX);
+    let Some(admitted) = service.loads.admit(uid) else {
         let busy = "the head of the queue has too many commands; try again when some have ended";
         let _ = write(&mut stream, &Answer::Failed(busy.into()));
         return;
-    }
-    let service = Arc::clone(service);
-    let serve = move || {
-        converse(&service, stream);
-        service.commands.fetch_sub(1, Ordering::SeqCst);
     };
+    let service = Arc::clone(service);
+    let serve = move || converse(&service, stream, admitted);
     // Where there is no room for a thread the connection ends, and the command says so.
     let _ = std::thread::Builder::new().spawn(serve);
 }
 
-fn converse(service: &Service, mut stream: UnixStream) {
-    // The folder of the socket keeps others out already.
-    if !is_trusted(stream.as_fd()) {
-        let text = "the queue belongs to another user";
-        let _ = write(&mut stream, &Answer::Failed(text.into()));
-        return;
-    }
-    let request = match read(&mut stream) {
+fn converse(service: &Service, mut stream: UnixStream, mut admitted: Admitted) {
+    let caller = match Caller::of(&stream, service.is_system) {
+        Ok(caller) => caller,
+        Err(text) => {
+            let _ = write(&mut stream, &Answer::Failed(text));
+            return;
+        }
+    };
+    let request = match read_within(&mut stream, &mut |bytes| admitted.has_room(bytes)) {
         Ok(request) => request,
         Err(error) => {
             let text = match error.kind() {
                 ErrorKind::FileTooLarge => {
-                    let most = MOST_BYTES >> 20;
-                    format!("the request is larger than {most} MiB; send it in several parts")
+                    let most = admitted.most_bytes >> 20;
+                    format!(
+                        "the request, with others of yours at the same time, is larger than {most} MiB; send it in several parts"
+                    )
                 }
                 ErrorKind::WouldBlock => "the request did not come in time".into(),
                 _ => format!(
@@ -399,7 +431,7 @@ fn converse(service: &Service, mut stream: UnixStream) {
         }
     };
     let is_stop = matches!(request, Request::Stop { .. });
-    let answer = answer(service, request, &stream);
+    let answer = answer(service, request, &caller, &stream);
     let is_done = !matches!(answer, Answer::Failed(_));
     // Who asked may have gone; what was asked is done all the same.
     let _ = write(&mut stream, &answer);
@@ -417,20 +449,21 @@ fn said(done: Result<String, String>) -> Answer {
     }
 }
 
-fn answer(service: &Service, request: Request, stream: &UnixStream) -> Answer {
+fn listed(done: Result<Vec<JobRow>, String>) -> Answer {
+    match done {
+        Ok(rows) => Answer::Jobs(rows),
+        Err(text) => Answer::Failed(text),
+    }
+}
+
+fn answer(service: &Service, request: Request, caller: &Caller, stream: &UnixStream) -> Answer {
     match request {
-        Request::Submit { shared, orders } => {
-            let uid = peer(stream.as_fd()).unwrap_or(u32::MAX);
-            service.head().submit(&shared, &orders, uid)
-        }
-        Request::List { all, jobs } => match service.head().rows(all, &jobs) {
-            Ok(rows) => Answer::Jobs(rows),
-            Err(text) => Answer::Failed(text),
-        },
-        Request::Wait { jobs } => wait(service, &jobs, stream),
-        Request::Cancel { jobs } => said(service.head().cancel(&jobs)),
-        Request::Hold { jobs, is_held } => said(service.head().hold(&jobs, is_held)),
-        Request::Show { all, jobs } => match service.head().all_of(all, &jobs) {
+        Request::Submit { shared, orders } => service.head().submit(shared, &orders, caller),
+        Request::List { all, jobs } => listed(service.head().rows(all, &jobs, caller)),
+        Request::Wait { jobs } => wait(service, &jobs, caller, stream),
+        Request::Cancel { jobs } => said(service.head().cancel(&jobs, caller)),
+        Request::Hold { jobs, is_held } => said(service.head().hold(&jobs, is_held, caller)),
+        Request::Show { all, jobs } => match service.head().all_of(all, &jobs, caller) {
             Ok(details) => {
                 let values = details.iter().map(serde_json::to_value);
                 match values.collect() {
@@ -440,17 +473,24 @@ fn answer(service: &Service, request: Request, stream: &UnixStream) -> Answer {
             }
             Err(text) => Answer::Failed(text),
         },
-        Request::Change { jobs, change } => said(service.head().change(&jobs, &change)),
+        Request::Change { jobs, change } => said(service.head().change(&jobs, &change, caller)),
         Request::Signal {
             jobs,
             signal,
             to_script,
-        } => said(service.head().signal(&jobs, signal, to_script)),
-        Request::Requeue { jobs } => said(service.head().run_again(&jobs)),
-        Request::Explain { job } => said(service.head().explain(job)),
+        } => said(service.head().signal(&jobs, signal, to_script, caller)),
+        Request::Requeue { jobs } => said(service.head().run_again(&jobs, caller)),
+        Request::Explain { job } => said(service.head().explain(job, caller)),
         Request::When { slots, limit_s } => service.head().when(slots, limit_s),
+        Request::Set { words } if !words.is_empty() && !caller.is_master => Answer::Failed(
+            "the right to change the rules of the system's queue is root's; margay set without more shows them"
+                .into(),
+        ),
         Request::Set { words } => said(service.head().set(&words)),
         Request::Machine => Answer::Machine(service.head().machine()),
+        Request::Stop { .. } if !caller.is_master => Answer::Failed(
+            "the right to end the system's queue is root's; margay cancel --all ends your jobs".into(),
+        ),
         Request::Stop { leave } => {
             let machine = service.head().machine();
             if machine.running > 0 && !leave {
@@ -468,13 +508,14 @@ fn answer(service: &Service, request: Request, stream: &UnixStream) -> Answer {
 }
 
 /// Waits until jobs have ended, or nobody listens any more.
-fn wait(
-    service: &Service,
-    targets: &[margay_svc_queue_wire::Target],
-    stream: &UnixStream,
-) -> Answer {
+fn wait(service: &Service, targets: &[Target], caller: &Caller, stream: &UnixStream) -> Answer {
     let mut head = service.head();
-    let jobs = match head.live(targets) {
+    // Of all jobs, a user means their own.
+    let jobs = match targets {
+        [] => head.changeable(targets, caller),
+        _ => head.live(targets),
+    };
+    let jobs = match jobs {
         Ok(jobs) => jobs,
         Err(text) => return Answer::Failed(text),
     };
@@ -505,13 +546,9 @@ fn wait(
             }
         }
     }
-    let rows = match targets {
+    listed(match targets {
         // Those that were there when it began.
         [] => head.rows_of(&jobs),
-        _ => head.rows(false, targets),
-    };
-    match rows {
-        Ok(rows) => Answer::Jobs(rows),
-        Err(text) => Answer::Failed(text),
-    }
+        _ => head.rows(false, targets, caller),
+    })
 }

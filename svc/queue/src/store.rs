@@ -55,6 +55,7 @@ CREATE INDEX ended_tasks ON jobs (array, task) WHERE array IS NOT NULL AND NOT i
 ];
 
 /// A job of the queue, with what is shown of it.
+// Fields: what a row of `jobs` has, without how the job went.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub job: Job,
@@ -78,6 +79,8 @@ pub struct Entry {
     pub is_cancelled: bool,
     /// Somebody is to be informed of it.
     pub is_mailed: bool,
+    /// It is held by root, and its user cannot let it go.
+    pub is_locked: bool,
 }
 
 impl Entry {
@@ -112,6 +115,7 @@ impl Entry {
             account: self.account.clone(),
             partition: self.partition.clone(),
             user: self.user.clone(),
+            uid: self.uid,
             priority: self.job.priority,
             runs: self.runs,
             memory_mib: self.job.memory_mib,
@@ -161,6 +165,8 @@ struct More {
     requeue_codes: Vec<i32>,
     #[serde(default)]
     is_mailed: bool,
+    #[serde(default)]
+    is_locked: bool,
     #[serde(default)]
     slots_together: u32,
     #[serde(default)]
@@ -581,6 +587,7 @@ fn fixed(entry: &Entry) -> Result<String, String> {
             is_requeued: entry.is_requeued,
             requeue_codes: entry.requeue_codes.clone(),
             is_mailed: entry.is_mailed,
+            is_locked: entry.is_locked,
             slots_together: job.slots_together,
             nodes: job.nodes,
         }),
@@ -611,6 +618,7 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         is_requeued: false,
         requeue_codes: Vec::new(),
         is_mailed: false,
+        is_locked: false,
         slots_together: 0,
         nodes: None,
     });
@@ -647,6 +655,7 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         requeue_codes: more.requeue_codes,
         is_cancelled: row.get(7)?,
         is_mailed: more.is_mailed,
+        is_locked: more.is_locked,
     })
 }
 

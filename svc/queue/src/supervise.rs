@@ -3,33 +3,33 @@
 //! those that have left their session, and none outlives it. The head gives it one job after the
 //! other, so that a short job costs no process but its own.
 
-use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use margay_core_queue::{End, shown};
-use margay_svc_queue_wire::{Bytes, Usage};
+use margay_svc_queue_wire::Usage;
+use margay_sys_os::credentials::real_user;
 use margay_sys_os::descriptor::{FileLimit, PollSet};
 use margay_sys_os::memory;
 use margay_sys_os::process::{
-    Reaped, ReapedUsage, Start, Starter, Step, StringArray, become_subreaper, descendants,
-    descendants_of, kill_descendants_counted, lead_session,
+    Reaped, ReapedUsage, Start, Starter, Step, become_subreaper, descendants, descendants_of,
+    kill_descendants_counted, lead_session, signal_checked,
 };
 use margay_sys_os::signal::{
     self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SignalFd, SignalSet,
 };
 
+use crate::begin::{self, Report};
 use crate::files::{JobEnd, JobFolder, JobOrder, SignalWish};
 use crate::hearing::{Hearing, RETRY};
 use crate::line::SupervisorLine;
 use crate::now_s;
+use crate::program::{self, Program, c_string};
 use crate::{away, output};
 
 /// A head that did not start this process asks by SIGTERM for the end, and by SIGUSR1 for signals
@@ -66,12 +66,12 @@ pub fn supervise(jobs: &Path) -> Result<(), String> {
     };
     become_subreaper().map_err(failed)?;
     while let Some(name) = hearing.next_job() {
-        let folder = JobFolder(jobs.join(name));
+        let folder = JobFolder::at(jobs.join(name));
         match run(&folder, &mut hearing) {
             Ok(true) => {}
             // What did not end would be taken for a part of the next job.
             Ok(false) => return Ok(()),
-            Err(error) => crate::log(&format!("{}: {error}", folder.0.display())),
+            Err(error) => crate::log(&format!("{}: {error}", folder.path.display())),
         }
         hearing.line.say_ended();
     }
@@ -82,6 +82,7 @@ pub fn supervise(jobs: &Path) -> Result<(), String> {
 /// ended.
 fn run(folder: &JobFolder, hearing: &mut Hearing) -> io::Result<bool> {
     let order = folder.order()?;
+    let folder = &folder.clone().of_order(&order);
     let Some(_claim) = folder.claim()? else {
         return Ok(true);
     };
@@ -109,7 +110,13 @@ pub fn run_here(
 ) -> (JobEnd, bool) {
     let mut used = ReapedUsage::default();
     let (end, note, are_gone) = match start(folder, order, outputs) {
-        Ok(process) => watch(process, folder, order, hearing, &mut used),
+        Ok(started) => {
+            let watched = watch(started.process, folder, order, hearing, &mut used);
+            match started.report.and_then(Report::said) {
+                Some(text) => (End::NotStarted, text, watched.2),
+                None => watched,
+            }
+        }
         Err(text) => (End::NotStarted, text, true),
     };
     let end = JobEnd {
@@ -125,82 +132,33 @@ pub fn run_here(
     (end, are_gone)
 }
 
-fn c_string(text: &OsStr) -> Result<CString, String> {
-    CString::new(text.as_bytes())
-        .map_err(|_| format!("'{}' holds a zero byte", text.to_string_lossy()))
+/// A job that has been started.
+struct Started {
+    /// Its first process.
+    process: u32,
+    /// Where a job that runs as its user says why it could not begin.
+    report: Option<Report>,
 }
 
-fn c_strings<'a>(list: impl IntoIterator<Item = &'a Bytes>) -> Result<StringArray, String> {
-    let strings: Result<Vec<CString>, String> =
-        list.into_iter().map(|text| c_string(&text.0)).collect();
-    strings.map(StringArray::new)
-}
-
-/// Finds a program as a shell does, in the job's own environment.
-fn look_up(order: &JobOrder, program: &OsStr) -> PathBuf {
-    let directory = Path::new(&order.directory.0);
-    if program.as_bytes().contains(&b'/') {
-        return directory.join(program);
-    }
-    let variable = order
-        .environment
-        .iter()
-        .rev()
-        .find_map(|variable| variable.0.as_bytes().strip_prefix(b"PATH="));
-    let paths = OsStr::from_bytes(variable.unwrap_or(b"/usr/local/bin:/usr/bin:/bin"));
-    std::env::split_paths(paths)
-        .map(|folder| directory.join(folder).join(program))
-        .find(|path| path.is_file())
-        .unwrap_or_else(|| directory.join(program))
-}
-
-/// Starts the job; returns its first process.
+/// Starts the job.
 fn start(
     folder: &JobFolder,
     order: &JobOrder,
     outputs: &dyn Fn() -> Result<[File; 2], String>,
-) -> Result<u32, String> {
-    let directory = Path::new(&order.directory.0);
-    if !directory.is_dir() {
-        return Err(format!(
-            "its directory {} is not there",
-            directory.display()
-        ));
+) -> Result<Started, String> {
+    if order.user.is_some() {
+        let (process, report) = begin::start(folder, order)?;
+        let report = Some(report);
+        return Ok(Started { process, report });
     }
-    let script = folder
-        .put(order)
-        .map_err(|error| format!("cannot write its script: {error}"))?;
-    let first = order.arguments.first().map(|program| program.0.as_os_str());
-    let shell = script.as_ref().and(order.shell.as_ref());
-    let program = match (&script, first) {
-        (Some(_), _) if shell.is_some() => PathBuf::from(shell.cloned().unwrap_or_default()),
-        (Some(script), _) => script.clone(),
-        (None, Some(program)) => look_up(order, program),
-        (None, None) => return Err("it has neither script nor program".into()),
-    };
-    let own = Bytes(program.clone().into_os_string());
-    let file = script.map(|script| Bytes(script.into_os_string()));
-    let arguments = match &file {
-        Some(file) if shell.is_some() => {
-            c_strings([&own, file].into_iter().chain(&order.arguments))?
-        }
-        Some(_) => c_strings(std::iter::once(&own).chain(&order.arguments))?,
-        None => c_strings(&order.arguments)?,
-    };
-    let input = match &order.stdin {
-        Some(path) => Path::new(&order.directory.0).join(&path.0),
-        None => PathBuf::from("/dev/null"),
-    };
-    let input = File::options()
-        .read(true)
-        .custom_flags(output::NONBLOCK)
-        .open(&input)
-        .map_err(|error| format!("cannot open the input file {}: {error}", input.display()))?;
+    let script = program::put(folder, order)?;
+    let program = Program::of(order, script)?;
+    let input = program::input(order)?;
     let [stdout, stderr] = outputs()?;
     let started = Starter::new().start(&Start {
-        program: &c_string(program.as_os_str())?,
-        arguments: &arguments,
-        environment: &c_strings(&order.environment)?,
+        program: &program.path,
+        arguments: &program.arguments,
+        environment: &program.environment,
         directory: Some(&c_string(&order.directory.0)?),
         standard: [input.as_fd(), stdout.as_fd(), stderr.as_fd()],
         inherit: &[],
@@ -208,16 +166,13 @@ fn start(
         files: FileLimit::now(),
         blocked: SignalSet::of(&[]),
     });
-    started.map_err(|failed| match failed.step {
-        Step::Execute if shell.is_some() => {
-            format!("cannot execute its shell {}: {}", program.display(), failed.error)
-        }
-        Step::Execute if order.script.is_some() => format!(
-            "cannot execute its script: {}; its first line names the shell, such as #!/bin/sh, which has to be there",
-            failed.error
-        ),
-        Step::Execute => format!("cannot execute {}: {}", program.display(), failed.error),
+    let process = started.map_err(|failed| match failed.step {
+        Step::Execute => program.failed(order, &failed.error),
         step => format!("cannot start it ({step:?}): {}", failed.error),
+    })?;
+    Ok(Started {
+        process,
+        report: None,
     })
 }
 
@@ -261,7 +216,23 @@ fn to_all(process: u32, number: i32) {
     let _ = signal::send(process, number);
     for facts in descendants(&[]) {
         if facts.pid != process {
-            let _ = signal::send(facts.pid, number);
+            signal_checked(&facts, number);
+        }
+    }
+}
+
+/// Sends a signal that the job's user asks for. With root's rights it would reach programs that the
+/// user may start and not signal (setuid): these get none.
+fn pass_on(process: u32, order: &JobOrder, wish: SignalWish) {
+    let uid = order.user.as_ref().map(|user| user.owner.uid);
+    let may = |pid: u32| uid.is_none() || real_user(pid) == uid;
+    if may(process) {
+        let _ = signal::send(process, wish.signal);
+    }
+    if !wish.to_script {
+        let others = descendants(&[]).into_iter();
+        for facts in others.filter(|facts| facts.pid != process && may(facts.pid)) {
+            signal_checked(&facts, wish.signal);
         }
     }
 }
@@ -297,7 +268,7 @@ fn watch(
                 signal: said.signal,
                 to_script: said.to_script,
             };
-            pass_on(process, wish);
+            pass_on(process, order, wish);
         }
         if ending.is_none() && limit.is_some_and(|limit| passed >= limit) {
             ending = Some(begin_end(process, End::TimeLimit, passed));
@@ -328,7 +299,7 @@ fn watch(
             ending = Some(begin_end(process, End::Cancelled, begun.elapsed()));
         }
         for wish in news.wishes {
-            pass_on(process, wish);
+            pass_on(process, order, wish);
         }
     };
     let are_gone = kill_descendants_counted(&[], KILLED_WITHIN, used);
@@ -342,14 +313,6 @@ fn watch(
     let most_mib = memory.map_or(0, |memory| memory.most_mib);
     let note = note_of(end, order, most_mib, are_gone);
     (end, note, are_gone)
-}
-
-fn pass_on(process: u32, wish: SignalWish) {
-    if wish.to_script {
-        let _ = signal::send(process, wish.signal);
-    } else {
-        to_all(process, wish.signal);
-    }
 }
 
 fn begin_end(process: u32, end: End, passed: Duration) -> (End, Duration) {

@@ -123,8 +123,8 @@ pub fn inner(base: &Path) -> Result<(), String> {
     let mut order = order?;
     let (base, lock) = make_folder(base)?;
     // Its name is the job's number, by which commands in the job know it.
-    let folder = JobFolder(base.0.join(order.job.to_string()));
-    fs::create_dir(&folder.0).map_err(failed)?;
+    let folder = JobFolder::at(base.0.join(order.job.to_string()));
+    fs::create_dir(&folder.path).map_err(failed)?;
     name_nodes(&mut order, &folder);
     let pipes = (0..2).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>();
     let mut readers = Vec::new();

@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use margay_core_queue::{Dialect, Wishes};
-use margay_svc_queue_wire::{Bytes, Shared, pbs_name};
+use margay_svc_queue_wire::{Bytes, CHOICE, Shared, pbs_name};
 
 use crate::files::JobFolder;
 use crate::site::{HostPart, Site};
@@ -123,6 +123,12 @@ pub fn environment(
     slurm(put, &facts);
     pbs(put, &facts);
     loadleveler(put, &facts);
+    // Commands in the job ask the queue that it is of.
+    let queue = match shared.owner {
+        Some(_) => "system",
+        None => "own",
+    };
+    put.all(&[CHOICE], queue);
     let nodes = folder.nodes();
     for name in ["PBS_NODEFILE", "LOADL_HOSTFILE"] {
         put.put(name, nodes.as_os_str().as_bytes());

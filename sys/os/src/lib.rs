@@ -17,6 +17,7 @@
 //! | [`crew`] | threads that help with work in pieces |
 //! | [`cpu`] | usable cores, binding, yielding, pausing |
 //! | [`clock`] | monotonic time |
+//! | [`credentials`] | users: their names, who owns a process, becoming one |
 //! | [`process`] | starting processes, waiting for them, ending whole families |
 //! | [`signal`] | names of signals, receiving and sending them |
 //! | [`extent`] | ranges of plain files: pieces at offsets, taking space and giving it back |
@@ -39,6 +40,8 @@ pub mod cma;
 pub mod copy;
 #[cfg(not(loom))]
 pub mod cpu;
+#[cfg(not(loom))]
+pub mod credentials;
 #[cfg(not(loom))]
 pub mod crew;
 #[cfg(not(loom))]

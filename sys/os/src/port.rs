@@ -139,14 +139,7 @@ impl Channel {
     /// # Errors
     /// When the socket is none between processes of this host.
     pub fn peer(&self) -> io::Result<Peer> {
-        let peer = sockopt::socket_peercred(&self.socket)?;
-        let mut groups = vec![peer.gid.as_raw()];
-        groups.extend(peer_groups(self.socket.as_fd()));
-        Ok(Peer {
-            pid: peer.pid.as_raw_nonzero().get().unsigned_abs(),
-            user: peer.uid.as_raw(),
-            groups,
-        })
+        peer_process(self.socket.as_fd())
     }
 
     /// Over a connected stream socket.
@@ -250,6 +243,21 @@ pub struct Peer {
     pub user: u32,
     /// The first one is its own; one may be there twice.
     pub groups: Vec<u32>,
+}
+
+/// The process at the other end of a connected socket of this host, as it was when it connected.
+///
+/// # Errors
+/// When the socket is none between processes of this host.
+pub fn peer_process(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    let peer = sockopt::socket_peercred(socket)?;
+    let mut groups = vec![peer.gid.as_raw()];
+    groups.extend(peer_groups(socket));
+    Ok(Peer {
+        pid: peer.pid.as_raw_nonzero().get().unsigned_abs(),
+        user: peer.uid.as_raw(),
+        groups,
+    })
 }
 
 /// The supplementary groups of the process at the other end; none where the system does not say.

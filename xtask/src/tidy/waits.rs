@@ -24,6 +24,10 @@ const PLACES: &[(&str, &str)] = &[
         "the launcher waits until the file system of the job is removed: descriptors and a child",
     ),
     (
+        "cli/src/queue_system.rs",
+        "a unit of systemd has been started: until its head can be asked, 30 seconds at most",
+    ),
+    (
         "cli/src/live.rs",
         "the live view of jobs pauses between two samples",
     ),

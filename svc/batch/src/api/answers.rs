@@ -191,7 +191,7 @@ fn submit(body: &[u8]) -> Result<Response, String> {
         },
         _ => return Err("say a script or a command, and not both".into()),
     };
-    let mut shared: Shared = common::shared()?;
+    let mut shared: Shared = Shared::here()?;
     if let Some(directory) = fields["directory"].as_str() {
         shared.directory = Bytes(directory.into());
     }

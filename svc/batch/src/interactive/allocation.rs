@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use margay_core_queue::{JobId, Wishes};
 use margay_svc_queue_wire::{
-    Bytes, JobRow, Order, PROGRAM, Place, Request, Target, connect, write,
+    Bytes, JobRow, Order, PROGRAM, Request, Shared, Target, find_head, write,
 };
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::is_trusted;
@@ -89,7 +89,7 @@ impl Allocation {
         };
         let set = SignalSet::of(&[SIGHUP, SIGINT, SIGTERM]);
         let before = set.block();
-        let job = common::submit(common::shared()?, order)?;
+        let job = common::submit(Shared::here()?, order)?;
         let accepted = accept(&listener, job, &set, waits);
         before.block_exactly();
         match accepted {
@@ -162,7 +162,7 @@ fn accept(
     let mut signals = SignalFd::new(set).map_err(system)?;
     // The head answers when the job has ended.
     let jobs = vec![Target { job, task: None }];
-    let mut head = connect(&Place::find()?)?.ok_or("the head of the queue is gone")?;
+    let mut head = find_head()?;
     write(&mut head, &Request::Wait { jobs }).map_err(system)?;
     let (begun, mut has_said) = (Instant::now(), false);
     let mut poll = PollSet::default();

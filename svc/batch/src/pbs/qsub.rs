@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use margay_core_queue::script::pbs;
 use margay_core_queue::{Dialect, Wishes, script};
-use margay_svc_queue_wire::{Bytes, Order, Target, pbs_name};
+use margay_svc_queue_wire::{Bytes, Order, Shared, Target, pbs_name};
 use margay_sys_os::terminal::size;
 
 use crate::common::{self, Done, base_name, complain, exit_code, print};
@@ -62,7 +62,7 @@ pub fn run(words: &[String]) -> Done {
         }
     };
     let is_array = order.wishes.array.is_some();
-    let job = common::submit(common::shared()?, order)?;
+    let job = common::submit(Shared::here()?, order)?;
     if !line.is_silent {
         let host = common::machine()?.host;
         let name = match is_array {

@@ -217,7 +217,7 @@ fn job(view: &View<'_>) -> Vec<String> {
         }
     };
     let time = |at: Option<u64>| at.map_or_else(|| "Unknown".into(), date);
-    let uid = margay_sys_os::port::user();
+    let uid = row.uid;
     let array = detail
         .array
         .map(|(array, _)| format!("ArrayJobId={array} ArrayTaskId={} ", value("arraytaskid")));

@@ -153,7 +153,7 @@ fn values(view: &View<'_>, columns: &[Column], is_step: bool) -> Vec<String> {
                 String::new()
             }
             ("state", false) if row.phase == Phase::Ended(End::Cancelled) => {
-                format!("CANCELLED by {}", margay_sys_os::port::user())
+                format!("CANCELLED by {}", row.uid)
             }
             ("exitcode", false) if row.phase == Phase::Ended(End::TimeLimit) => "0:0".into(),
             (name, _) => view.value(name).unwrap_or_default(),

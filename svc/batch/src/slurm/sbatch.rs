@@ -2,7 +2,7 @@
 
 use margay_core_queue::script::slurm::{self, Known, Takes};
 use margay_core_queue::{Wishes, script};
-use margay_svc_queue_wire::{Answer, Bytes, Order, Request, Target, ask};
+use margay_svc_queue_wire::{Answer, Bytes, Order, Request, Shared, Target, ask};
 
 use super::print_help;
 use crate::common::{self, Done, base_name, complain, exit_code, print};
@@ -99,7 +99,7 @@ pub fn run(words: &[String]) -> Done {
     if line.has("test-only") {
         return test(&order);
     }
-    let job = common::submit(common::shared()?, order)?;
+    let job = common::submit(Shared::here()?, order)?;
     let text = match line.has("parsable") {
         true => format!("{job}\n"),
         false => format!("Submitted batch job {job}\n"),

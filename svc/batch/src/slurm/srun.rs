@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use margay_core_queue::script::slurm::{self, Known, Line, Takes};
 use margay_core_queue::{Names, Wishes, expand};
-use margay_svc_queue_wire::{Bytes, PROGRAM};
+use margay_svc_queue_wire::{Bytes, PROGRAM, user};
 use margay_sys_os::descriptor::{leave_open, replace_standard};
 use margay_sys_os::process::beside;
 use margay_sys_os::terminal::size;
 
 use super::print_help;
 use super::sbatch::of_variables;
-use crate::common::{Done, base_name, complain, user};
+use crate::common::{Done, base_name, complain};
 use crate::interactive::{self, Allocation, Outcome, Program};
 
 /// What `srun` has beside what a job asks for.

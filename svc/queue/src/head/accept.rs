@@ -90,6 +90,7 @@ impl Head {
             requeue_codes: wishes.requeue_codes.clone(),
             is_cancelled: false,
             is_mailed: !wishes.mail.is_empty(),
+            is_locked: false,
         };
         self.allow(
             &mut entry,

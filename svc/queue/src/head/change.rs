@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use margay_core_queue::{JobId, Phase, Reason};
 use margay_svc_queue_wire::{Bytes, Cause, Change, Detail, JobRow, Order, Shared, Target};
 
+use super::rights::{check_priority, veil};
 use super::{Head, ended_of};
+use crate::callers::Caller;
 use crate::files::{Found, SignalWish};
 use crate::line::Message;
 use crate::store::{Entry, Which};
@@ -34,7 +36,12 @@ impl Head {
     ///
     /// # Errors
     /// In words.
-    pub fn all_of(&mut self, all: bool, targets: &[Target]) -> Result<Vec<Detail>, String> {
+    pub fn all_of(
+        &mut self,
+        all: bool,
+        targets: &[Target],
+        caller: &Caller,
+    ) -> Result<Vec<Detail>, String> {
         let jobs = self.live(targets)?;
         let mut which: Vec<Which> = targets.iter().map(|target| ended_of(*target)).collect();
         if targets.is_empty() && all {
@@ -66,6 +73,8 @@ impl Head {
                     environment: of_home.cloned().collect(),
                     directory: shared.directory.clone(),
                     user: shared.user.clone(),
+                    file_mask: None,
+                    owner: None,
                 };
                 let mut order = Order::clone(&order);
                 if let Some(array) = &mut order.wishes.array {
@@ -79,7 +88,9 @@ impl Head {
                 let note = reason.map(|r| explain::short(r, &|id| self.named(id), now_s));
                 entry.row(note.unwrap_or_default())
             });
-            details.push(self.detail(&entry, row, shared, order, reason));
+            let mut detail = self.detail(&entry, row, shared, order, reason);
+            veil(&mut detail, caller);
+            details.push(detail);
         }
         Ok(details)
     }
@@ -125,8 +136,8 @@ impl Head {
     }
 
     /// The entries that targets name and that wait or run.
-    fn chosen(&self, targets: &[Target]) -> Result<Vec<Entry>, String> {
-        let jobs = self.live(targets)?;
+    fn chosen(&self, targets: &[Target], caller: &Caller) -> Result<Vec<Entry>, String> {
+        let jobs = self.changeable(targets, caller)?;
         Ok(jobs
             .iter()
             .filter_map(|id| self.entries.get(id).cloned())
@@ -137,8 +148,14 @@ impl Head {
     ///
     /// # Errors
     /// In words; nothing is changed then.
-    pub fn change(&mut self, targets: &[Target], change: &Change) -> Result<String, String> {
-        let mut changed = self.chosen(targets)?;
+    pub fn change(
+        &mut self,
+        targets: &[Target],
+        change: &Change,
+        caller: &Caller,
+    ) -> Result<String, String> {
+        let mut changed = self.chosen(targets, caller)?;
+        check_priority(change.priority, caller)?;
         if changed.is_empty() {
             return Err("none of these jobs waits or runs; what has ended stays as it is".into());
         }
@@ -191,12 +208,13 @@ impl Head {
         targets: &[Target],
         signal: i32,
         to_script: bool,
+        caller: &Caller,
     ) -> Result<String, String> {
         if !(1..=64).contains(&signal) {
             return Err(format!("there is no signal {signal}"));
         }
         let mut count = 0;
-        for entry in self.chosen(targets)? {
+        for entry in self.chosen(targets, caller)? {
             let (id, folder) = (entry.job.id, self.folder(entry.job.id));
             let Some(supervisor) = self.supervisor(id) else {
                 continue;
@@ -210,7 +228,9 @@ impl Head {
             if listens {
                 folder
                     .leave_signal(SignalWish { signal, to_script })
-                    .map_err(|error| format!("cannot write to {}: {error}", folder.0.display()))?;
+                    .map_err(|error| {
+                        format!("cannot write to {}: {error}", folder.path.display())
+                    })?;
                 supervisor.say(&Message::Signals);
                 count += 1;
             }
@@ -225,8 +245,8 @@ impl Head {
     ///
     /// # Errors
     /// In words; nothing is done then.
-    pub fn run_again(&mut self, targets: &[Target]) -> Result<String, String> {
-        let mut changed = self.chosen(targets)?;
+    pub fn run_again(&mut self, targets: &[Target], caller: &Caller) -> Result<String, String> {
+        let mut changed = self.chosen(targets, caller)?;
         changed.retain(|entry| entry.job.phase != Phase::Waiting && !entry.is_cancelled);
         if changed.is_empty() {
             return Err("none of these jobs runs; only a running job can be put back".into());

@@ -9,6 +9,7 @@ use margay_svc_queue_wire::{HostRow, MachineSpec, Order};
 
 use super::Head;
 use crate::agents::{Agents, Status};
+use crate::files::JobFolder;
 use crate::log;
 use crate::site::{Away, HostPart, Site};
 
@@ -236,7 +237,7 @@ impl Head {
         let Some(hosts) = &self.hosts else {
             return Vec::new();
         };
-        let folder = crate::files::JobFolder::of(&self.resources.folder, id, runs);
+        let folder = JobFolder::of(&self.resources.folder, id, runs);
         let parts = folder.order().map(|order| order.parts).unwrap_or_default();
         let part = |part: &HostPart| Part {
             host: hosts.number(&part.host),

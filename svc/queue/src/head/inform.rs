@@ -17,6 +17,9 @@ use crate::store::Finish;
 /// Letters that are being sent at the same time; more are dropped, which the log says.
 const MOST_LETTERS: usize = 64;
 
+/// Those of one user.
+const MOST_OF_USER: usize = 16;
+
 /// What a letter says of the end of a job.
 fn ending(finish: &Finish, since: Option<u64>) -> String {
     let end = match finish.end {
@@ -67,16 +70,20 @@ impl Head {
             name: row.name,
             state: state(phase).to_owned(),
             host: self.resources.host.clone(),
+            owner: shared.owner.clone(),
         };
-        self.letters.retain(|process| !process.has_ended());
-        if self.letters.len() >= MOST_LETTERS {
+        let uid = entry.uid;
+        self.letters.retain(|(_, process)| !process.has_ended());
+        let own = self.letters.iter().filter(|(of, _)| *of == uid).count();
+        let is_shared = shared.owner.is_some();
+        if self.letters.len() >= MOST_LETTERS || is_shared && own >= MOST_OF_USER {
             log(&format!(
                 "job {id}: too many letters at once; this one is not sent"
             ));
             return;
         }
         match self.post(&letter) {
-            Ok(process) => self.letters.push(process),
+            Ok(process) => self.letters.push((uid, process)),
             Err(error) => log(&format!("job {id}: cannot send a letter: {error}")),
         }
     }

@@ -6,6 +6,8 @@ use margay_core_queue::{End, Job, JobId, Phase, Reason, refusal};
 use margay_svc_queue_wire::{Answer, JobRow, Machine, Target};
 
 use super::Head;
+use super::rights::veil_row;
+use crate::callers::Caller;
 use crate::explain;
 use crate::now_s;
 use crate::store::{Entry, Which};
@@ -18,7 +20,12 @@ impl Head {
     ///
     /// # Errors
     /// In words.
-    pub fn rows(&mut self, all: bool, targets: &[Target]) -> Result<Vec<JobRow>, String> {
+    pub fn rows(
+        &mut self,
+        all: bool,
+        targets: &[Target],
+        caller: &Caller,
+    ) -> Result<Vec<JobRow>, String> {
         let live = self.live(targets)?;
         let mut rows = match targets {
             [] if all => self.store.ended(Which::All)?,
@@ -45,6 +52,7 @@ impl Head {
         rows.extend(live.map(|entry| entry.row(note(entry))));
         rows.sort_by_key(|row| row.id);
         rows.dedup_by_key(|row| row.id);
+        rows.iter_mut().for_each(|row| veil_row(row, caller));
         Ok(rows)
     }
 
@@ -67,7 +75,7 @@ impl Head {
     ///
     /// # Errors
     /// In words.
-    pub fn explain(&mut self, target: Target) -> Result<String, String> {
+    pub fn explain(&mut self, target: Target, caller: &Caller) -> Result<String, String> {
         let now_s = now_s();
         let live = self.live(&[target])?;
         let reasons = self.reasons_of(&live, now_s);
@@ -92,7 +100,8 @@ impl Head {
                 _ => text += &format!("job {shown} starts now\n"),
             }
         }
-        for row in self.ended_rows(target)? {
+        for mut row in self.ended_rows(target)? {
+            veil_row(&mut row, caller);
             let state = margay_svc_queue_wire::state(row.phase);
             let note = if row.note.is_empty() {
                 String::new()

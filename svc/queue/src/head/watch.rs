@@ -93,6 +93,10 @@ impl Head {
         let entry = self.entries.get(&id).ok_or("it is gone")?;
         let folder = self.folder(id);
         let (shared, order) = self.store.order(entry.order)?;
+        let owner = shared.owner.as_ref().map(|owner| owner.uid);
+        if self.resources.readable.is_some() && owner.unwrap_or(0) != entry.uid {
+            return Err(format!("it is of user {}, and its order is not", entry.uid));
+        }
         let parts = self.parts(id, &order.wishes);
         let away = self.away(&parts, &order);
         let site = self.site(&parts, &order);
@@ -107,7 +111,7 @@ impl Head {
         );
         folder
             .make(&order)
-            .map_err(|error| format!("cannot write {}: {error}", folder.0.display()))?;
+            .map_err(|error| format!("cannot write {}: {error}", folder.path.display()))?;
         let run = Message::Run(folder.name());
         let is_given = |supervisor: &Supervisor| {
             let line = supervisor.line.as_ref();
@@ -157,7 +161,8 @@ impl Head {
                     end: end.end,
                     ended: end.ended,
                     usage: end.usage,
-                    note: end.note,
+                    // Names of files may hold anything.
+                    note: end.note.replace(char::is_control, "?"),
                 };
                 self.watched.remove(&id);
                 if !end.has_begun || finish.end == End::Lost {

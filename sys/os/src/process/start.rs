@@ -240,24 +240,40 @@ fn become_program(child: &ChildStart<'_>) -> (Step, Errno) {
         return (Step::Directory, error);
     }
     let _ = start.files.set();
-    // SAFETY: async-signal-safe calls with pointers into what `child` refers to; SIG_DFL runs no
-    // code of ours. The address of the thread's errno is valid.
+    let (arguments, environment) = (start.arguments, start.environment);
+    let errno = become_file(start.program, arguments, environment, &start.blocked);
+    (Step::Execute, errno)
+}
+
+/// Replaces the program of this process; returns only when that fails. Makes async-signal-safe
+/// calls only.
+fn become_file(
+    program: &CStr,
+    arguments: &StringArray,
+    environment: &StringArray,
+    blocked: &SignalSet,
+) -> Errno {
+    // SAFETY: async-signal-safe calls with pointers into what the arguments refer to; SIG_DFL runs
+    // no code of ours. The address of the thread's errno is valid.
     let errno = unsafe {
         // Rust programs ignore SIGPIPE, and what is ignored stays so across exec.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::sigprocmask(
             libc::SIG_SETMASK,
-            &raw const start.blocked.0,
+            &raw const blocked.0,
             std::ptr::null_mut(),
         );
-        libc::execve(
-            start.program.as_ptr(),
-            start.arguments.as_ptr(),
-            start.environment.as_ptr(),
-        );
+        libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr());
         *libc::__errno_location()
     };
-    (Step::Execute, Errno::from_raw_os_error(errno))
+    Errno::from_raw_os_error(errno)
+}
+
+/// Replaces the program of this process, with SIGPIPE at its default and no signal blocked; there
+/// is no search. Returns only with the reason why that failed.
+#[must_use]
+pub fn execute(program: &CStr, arguments: &StringArray, environment: &StringArray) -> io::Error {
+    become_file(program, arguments, environment, &SignalSet::of(&[])).into()
 }
 
 #[cfg(test)]

@@ -380,17 +380,22 @@ pub fn children() -> Vec<u32> {
 
 /// Kills the process that `facts` tells of, unless its id has been reused since.
 fn kill_checked(facts: &ProcessFacts) {
+    signal_checked(facts, libc::SIGKILL);
+}
+
+/// Sends the process that `facts` tells of a signal, unless its id has been reused since.
+pub fn signal_checked(facts: &ProcessFacts, number: i32) {
     match PidFd::open(facts.pid) {
         Ok(process) => {
             let same = ProcessFacts::of(facts.pid)
                 .is_some_and(|now| now.started_ticks == facts.started_ticks);
             if same {
-                process.kill();
+                process.signal(number);
             }
         }
         // Before Linux 5.3, or forbidden: by number.
         Err(error) if Errno::from_io_error(&error) != Some(Errno::SRCH) => {
-            let _ = signal::send(facts.pid, libc::SIGKILL);
+            let _ = signal::send(facts.pid, number);
         }
         Err(_) => {}
     }

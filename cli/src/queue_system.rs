@@ -1,0 +1,218 @@
+//! Starting and ending the queue that all users of a machine share: as a unit of systemd, or in the
+//! background where that does not run.
+
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use margay_svc_queue_wire::{PROGRAM, Place, connect_system};
+use margay_sys_os::port::user;
+use margay_sys_os::process::{beside, open_log};
+
+use crate::queue::{print, show_machine, show_new, start_head, stop};
+use crate::queue_options::{DownOptions, UpOptions};
+
+const UNIT: &str = "margay-queue.service";
+const UNIT_FILE: &str = "/etc/systemd/system/margay-queue.service";
+
+/// The first line of a unit that these commands may replace and remove.
+const MARK: &str = "# Written by margay up --system; margay down --system removes it.\n";
+
+/// How long a unit may take until its head can be asked.
+const UP_WITHIN: Duration = Duration::from_secs(30);
+
+/// Starts the queue.
+///
+/// # Errors
+/// In words.
+pub fn up(options: &UpOptions) -> Result<(), String> {
+    need_root("margay up --system", "margay up starts a queue of your own")?;
+    if let Some(mut stream) = connect_system()? {
+        return show_machine(&mut stream, "the queue of all users is up already");
+    }
+    let place = Place::system();
+    place.make()?;
+    let program = beside(PROGRAM).map_err(|error| error.to_string())?;
+    check_program(&program)?;
+    let mut words = vec!["--system".to_owned()];
+    words.extend(options.slots.map(|slots| slots.to_string()));
+    if !has_systemd() {
+        start_head(&place, words)?;
+        let note = "margay: systemd does not run here: the queue has been started without it, and does not start again \
+                    with the machine\n";
+        let _ = io::stderr().write_all(note.as_bytes());
+        return show_new(&place);
+    }
+    install(&place, &program, &words)?;
+    show_new(&place)
+}
+
+/// Ends it.
+///
+/// # Errors
+/// In words.
+pub fn down(options: &DownOptions) -> Result<(), String> {
+    need_root(
+        "margay down --system",
+        "margay down ends a queue of your own",
+    )?;
+    match connect_system()? {
+        Some(stream) => stop(stream, options.leave)?,
+        None => print("the queue of all users does not run\n")?,
+    }
+    if is_ours()? == Some(true) {
+        systemctl(&["disable", UNIT])?;
+        let failed = |error: io::Error| format!("cannot remove {UNIT_FILE}: {error}");
+        fs::remove_file(UNIT_FILE).map_err(failed)?;
+        systemctl(&["daemon-reload"])?;
+    }
+    Ok(())
+}
+
+fn need_root(command: &str, other: &str) -> Result<(), String> {
+    match user() {
+        0 => Ok(()),
+        _ => Err(format!(
+            "{command} needs the right of root to run programs as other users (CAP_SETUID, CAP_SETGID); {other}"
+        )),
+    }
+}
+
+/// Refuses a program that others than root can change: it would get them root's rights.
+fn check_program(program: &Path) -> Result<(), String> {
+    let failed = |error: io::Error| match error.kind() {
+        ErrorKind::NotFound => format!(
+            "the queue is not installed: there is no {}; use the margay of a whole installation, such as `make install` \
+             makes",
+            program.display()
+        ),
+        _ => format!("cannot look at {}: {error}", program.display()),
+    };
+    let file = fs::canonicalize(program).map_err(failed)?;
+    // The name itself may be a link that lies in another folder.
+    let folders = program.ancestors().skip(1);
+    for path in file.ancestors().chain(folders) {
+        let found = fs::metadata(path).map_err(failed)?;
+        let is_sticky = found.is_dir() && found.mode() & 0o1000 != 0;
+        if found.uid() != 0 || found.mode() & 0o022 != 0 && !is_sticky {
+            return Err(format!(
+                "{} can be changed by others than root, and the queue of all users runs as root from there; install Margay \
+                 in a folder that root alone can change",
+                path.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether systemd looks after this system.
+fn has_systemd() -> bool {
+    Path::new("/run/systemd/system").is_dir()
+}
+
+/// Whether the unit was written by these commands; none where there is no unit.
+fn is_ours() -> Result<Option<bool>, String> {
+    match fs::read_to_string(UNIT_FILE) {
+        Ok(text) => Ok(Some(text.starts_with(MARK))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("cannot read {UNIT_FILE}: {error}")),
+    }
+}
+
+/// A word of a unit's command.
+fn quoted(word: &str) -> String {
+    let word = word.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{}\"", word.replace('%', "%%").replace('$', "$$"))
+}
+
+/// The text of the unit. When the head ends, jobs go on: their supervisors are left, and the next
+/// head finds them.
+fn unit(place: &Place, program: &Path, words: &[String]) -> String {
+    let program = quoted(&program.display().to_string());
+    let words = words.join(" ");
+    let log = place.log();
+    let log = log.display();
+    format!(
+        "{MARK}[Unit]
+Description=Margay's queue, for all users of this machine
+After=network.target remote-fs.target nss-user-lookup.target
+
+[Service]
+Type=exec
+ExecStart={program} serve {words}
+Restart=on-failure
+RestartSec=1
+KillMode=process
+Delegate=yes
+UMask=0077
+TasksMax=infinity
+StandardOutput=null
+StandardError=append:{log}
+
+[Install]
+WantedBy=multi-user.target
+"
+    )
+}
+
+/// Writes the unit, starts it, and waits until its head can be asked.
+fn install(place: &Place, program: &Path, words: &[String]) -> Result<(), String> {
+    if is_ours()? == Some(false) {
+        let note =
+            format!("margay: {UNIT_FILE} is not from margay up --system; it is used as it is\n");
+        let _ = io::stderr().write_all(note.as_bytes());
+    } else {
+        let failed = |error: io::Error| format!("cannot write {UNIT_FILE}: {error}");
+        let new = format!("{UNIT_FILE}.new");
+        fs::write(&new, unit(place, program, words))
+            .and_then(|()| fs::rename(&new, UNIT_FILE))
+            .map_err(failed)?;
+    }
+    // So that root alone reads it, whatever systemd gives a new file.
+    open_log(&place.log()).map_err(|error| format!("cannot open the log: {error}"))?;
+    systemctl(&["daemon-reload"])?;
+    systemctl(&["enable", "--now", UNIT])?;
+    let begun = Instant::now();
+    while connect_system()?.is_none() {
+        if begun.elapsed() > UP_WITHIN {
+            return Err(format!(
+                "the unit {UNIT} runs, and no head answers; {} and systemctl status {UNIT} say more",
+                place.log().display()
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn systemctl(words: &[&str]) -> Result<(), String> {
+    let shown = words.join(" ");
+    let output = Command::new("systemctl")
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("cannot execute systemctl {shown}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "systemctl {shown} failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim_end()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_names_the_program_whatever_its_path_holds() {
+        let path = Path::new("/opt/a b/100%/$x\"y/bin/margay-queue");
+        let text = unit(&Place::system(), path, &["--system".into(), "4".into()]);
+        let start = "ExecStart=\"/opt/a b/100%%/$$x\\\"y/bin/margay-queue\" serve --system 4\n";
+        assert!(text.starts_with(MARK) && text.contains(start), "{text}");
+    }
+}

@@ -1,0 +1,138 @@
+//! The beginning of a job that runs as its user, in a queue of root's. The supervisor starts this
+//! program, which becomes that user for good, and then does with the user's rights whatever follows
+//! the user's wishes: it enters the directory, opens the files of input and output, and executes
+//! the job's program in its own place. Until then no process of the user can look into it or get at
+//! what it has open, as the kernel forbids that after such a change.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, PipeReader, Read, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use margay_svc_queue_wire::PROGRAM;
+use margay_sys_os::credentials::{become_user, set_file_mask};
+use margay_sys_os::descriptor::{FileLimit, duplicate_above, replace_standard, set_nonblocking};
+use margay_sys_os::process::{
+    Start, Starter, StringArray, beside, die_with_parent, execute, parent,
+};
+use margay_sys_os::signal::SignalSet;
+
+use crate::files::{JobFolder, JobOrder};
+use crate::output;
+use crate::program::{self, Program, c_string};
+
+/// Exit code of a job that could not begin.
+const NOT_BEGUN: u8 = 127;
+
+/// Longest report in bytes; more than a pipe holds would be lost.
+const MOST_REPORT: u64 = 4096;
+
+/// Where a job says why it could not begin. It is empty when it has.
+#[derive(Debug)]
+pub struct Report(PipeReader);
+
+impl Report {
+    /// What was said, when the job has ended.
+    #[must_use]
+    pub fn said(self) -> Option<String> {
+        let mut text = Vec::new();
+        // What was written is there, also where somebody should still hold the other end.
+        let _ = set_nonblocking(self.0.as_fd());
+        let _ = self.0.take(MOST_REPORT).read_to_end(&mut text);
+        (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+/// Starts the job of an order as its user; returns its first process.
+///
+/// # Errors
+/// In words.
+pub fn start(folder: &JobFolder, order: &JobOrder) -> Result<(u32, Report), String> {
+    let failed = |error: io::Error| format!("cannot start it: {error}");
+    let script = program::put(folder, order)?;
+    let program = beside(PROGRAM).map_err(failed)?;
+    let path = c_string(program.as_os_str())?;
+    let mut words = vec![path.clone(), c"begin".into(), number(std::process::id())?];
+    if let Some(script) = script {
+        words.push(c_string(script.as_os_str())?);
+    }
+    let text = File::open(folder.order_file()).map_err(failed)?;
+    let (report, said) = io::pipe().map_err(failed)?;
+    let log = io::stderr();
+    let started = Starter::new().start(&Start {
+        program: &path,
+        arguments: &StringArray::new(words),
+        environment: &StringArray::new(Vec::new()),
+        directory: Some(c"/"),
+        standard: [text.as_fd(), said.as_fd(), log.as_fd()],
+        inherit: &[],
+        cores: &[],
+        files: FileLimit::now(),
+        blocked: SignalSet::of(&[]),
+    });
+    match started {
+        Ok(process) => Ok((process, Report(report))),
+        Err(error) => Err(format!(
+            "cannot start {}: {}",
+            program.display(),
+            error.error
+        )),
+    }
+}
+
+fn number(number: u32) -> Result<CString, String> {
+    c_string(number.to_string().as_ref())
+}
+
+/// Begins the job whose order is the standard input: `margay-queue begin SUPERVISOR [SCRIPT]`.
+/// Returns only when that fails, with the exit code.
+#[must_use]
+pub fn begin(supervisor: &str, script: Option<&str>) -> u8 {
+    let report = duplicate_above(io::stdout().as_fd(), 3);
+    let text = match try_begin(supervisor, script.map(PathBuf::from)) {
+        Ok(never) => match never {},
+        Err(text) => text,
+    };
+    if let Ok(report) = report {
+        let text = text.as_bytes();
+        let _ = File::from(report).write(&text[..text.len().min(MOST_REPORT as usize)]);
+    }
+    NOT_BEGUN
+}
+
+/// What never is.
+enum Never {}
+
+fn try_begin(supervisor: &str, script: Option<PathBuf>) -> Result<Never, String> {
+    let failed = |error: io::Error| format!("cannot begin: {error}");
+    let mut text = Vec::new();
+    io::stdin().read_to_end(&mut text).map_err(failed)?;
+    let order = JobOrder::of(&text).map_err(failed)?;
+    let user = order.user.as_ref().ok_or("its order names no user")?;
+    let owner = &user.owner;
+    become_user(owner.uid, owner.gid, &owner.groups)
+        .map_err(|error| format!("cannot become the user {}: {error}", owner.uid))?;
+    // The change has taken that back. When the supervisor ends meanwhile, there is another parent.
+    die_with_parent();
+    if parent().to_string() != supervisor {
+        return Err("what watched over it was killed".into());
+    }
+    set_file_mask(user.file_mask);
+    let program = Program::of(&order, script)?;
+    let directory = &order.directory.0;
+    std::env::set_current_dir(directory).map_err(|error| {
+        let directory = PathBuf::from(directory);
+        format!(
+            "cannot enter its directory {}: {error}",
+            directory.display()
+        )
+    })?;
+    let input = program::input(&order)?;
+    let [stdout, stderr] = output::files(&order)?;
+    for (target, file) in [input, stdout, stderr].iter().enumerate() {
+        replace_standard(target.try_into().unwrap_or(0), file.as_fd()).map_err(failed)?;
+    }
+    let error = execute(&program.path, &program.arguments, &program.environment);
+    Err(program.failed(&order, &error))
+}
