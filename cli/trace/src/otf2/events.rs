@@ -155,7 +155,6 @@ impl<'a, W: Write> Events<'a, W> {
             }
             self.leave_at(start)?;
         }
-        self.receive_before(start)?;
         let region = self.regions.of(record);
         match record.ticks {
             Some(_) => self.enter(region, start, end)?,
@@ -188,10 +187,12 @@ impl<'a, W: Write> Events<'a, W> {
         for frame in &mut self.stack {
             frame.end = frame.end.max(time);
         }
-        self.receive_before(time)?;
         match record.kind {
             Kind::Sent => self.message(event::SEND, time, index),
-            Kind::Received => self.receive(time, index),
+            Kind::Received => {
+                self.receive_before(time, record)?;
+                self.receive(time, index)
+            }
             _ => self.post(time, index),
         }
     }
@@ -259,15 +260,20 @@ impl<'a, W: Write> Events<'a, W> {
         }
     }
 
-    /// What the innermost call has received comes before its further messages and before the calls
-    /// in it, so that messages stay in order.
-    fn receive_before(&mut self, time: u64) -> io::Result<()> {
+    /// What the innermost call has received comes at its end, as more may have happened in it
+    /// before, but before what it has received further from the same sender: such messages stay in
+    /// order.
+    fn receive_before(&mut self, time: u64, further: &Record) -> io::Result<()> {
         let Some(frame) = self.stack.last_mut() else {
             return Ok(());
         };
         let Later::Received(index) = frame.later else {
             return Ok(());
         };
+        let channel = |record: &Record| (record.context, record.peer, record.tag);
+        if channel(&self.of.records[index]) != channel(further) {
+            return Ok(());
+        }
         frame.later = Later::Nothing;
         self.receive(time, index)
     }
@@ -529,7 +535,10 @@ pub mod tests {
         first.bytes = 1;
         let mut second = further(Kind::Received, 120, 0);
         second.bytes = 2;
-        let kinds: Vec<_> = said(vec![first, further(Kind::Sent, 110, 0), second])
+        let mut other = further(Kind::Received, 115, 0);
+        (other.tag, other.bytes) = (8, 3);
+        let sent = further(Kind::Sent, 110, 0);
+        let kinds: Vec<_> = said(vec![first, sent, other, second])
             .into_iter()
             .map(|(time, kind, numbers)| (time, kind, numbers.last().copied()))
             .collect();
@@ -537,8 +546,9 @@ pub mod tests {
             kinds,
             [
                 (100, event::ENTER, Some(RECEIVES)),
-                (110, event::RECEIVE, Some(1)),
                 (110, event::SEND, Some(800)),
+                (115, event::RECEIVE, Some(3)),
+                (120, event::RECEIVE, Some(1)),
                 (120, event::RECEIVE, Some(2)),
                 (150, event::LEAVE, Some(RECEIVES)),
             ]
