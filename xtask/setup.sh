@@ -100,6 +100,7 @@ test)
     uses slurmd have slurmd
     uses slurm-client have srun
     uses libpmix2 has_library libpmix.so.2
+    uses libfabric1 has_library libfabric.so.1
     # Reads the manual pages.
     needs groff-base have groff
     needs libopenblas-dev has_library libopenblas.so.0

@@ -3,14 +3,14 @@
 use margay_net_transport::{Head, WHOLE};
 
 /// Bytes before the payload of a packet in one piece.
-pub(crate) const HEAD: usize = 24;
+pub const HEAD: usize = 24;
 /// Bytes before the payload of a fragment.
-pub(crate) const FRAGMENT_HEAD: usize = 40;
+pub const FRAGMENT_HEAD: usize = 40;
 /// Longest payload of a fragment. Up to here a packet stays in the second-level cache between the
 /// program's memory and the kernel (measured: 7.3 GB/s with 64 KiB at a time, 2.1 with 1 MiB).
-pub(crate) const MOST_FRAGMENT: usize = 64 << 10;
+pub const MOST_FRAGMENT: usize = 64 << 10;
 /// Longest packet with its head.
-pub(crate) const LONGEST: usize = FRAGMENT_HEAD + MOST_FRAGMENT;
+pub const LONGEST: usize = FRAGMENT_HEAD + MOST_FRAGMENT;
 
 /// The kind of a packet that is none of the engine's: the rank leaves, and sends no more.
 pub(crate) const GOODBYE_KIND: u8 = 255;
@@ -20,18 +20,20 @@ const FRAGMENT: u8 = 2;
 
 /// A packet at the beginning of some bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
-    pub(crate) head: Head,
-    pub(crate) args: [u64; 2],
+pub struct Frame {
+    /// Its head.
+    pub head: Head,
+    /// The numbers of a fragment.
+    pub args: [u64; 2],
     /// Where its payload begins.
-    pub(crate) payload: usize,
+    pub payload: usize,
     /// Where it ends.
-    pub(crate) end: usize,
+    pub end: usize,
 }
 
 /// The bytes are no packet; the stream means nothing from here on.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NoFrame;
+pub struct NoFrame;
 
 /// Returns the head of a goodbye.
 pub(crate) fn goodbye() -> Head {
@@ -42,7 +44,7 @@ pub(crate) fn goodbye() -> Head {
 }
 
 /// Writes the head of a packet of `len` bytes; `args` are a fragment's. Returns its length.
-pub(crate) fn encode(
+pub fn encode(
     to: &mut [u8; FRAGMENT_HEAD],
     head: Head,
     args: Option<[u64; 2]>,
@@ -66,7 +68,10 @@ pub(crate) fn encode(
 }
 
 /// Returns the packet at the beginning of `bytes`, none while some of it is missing.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Frame>, NoFrame> {
+///
+/// # Errors
+/// When the bytes cannot begin a packet.
+pub fn decode(bytes: &[u8]) -> Result<Option<Frame>, NoFrame> {
     let Some(fixed) = bytes.first_chunk::<HEAD>() else {
         return Ok(None);
     };

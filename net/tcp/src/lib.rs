@@ -16,7 +16,7 @@
 
 mod attempts;
 mod connect;
-mod frame;
+pub mod frame;
 mod link;
 mod proof;
 mod seal;
@@ -237,6 +237,17 @@ impl Tcp {
         if matches!(self.peers[to as usize].state, State::Idle) {
             self.begin(to);
         }
+    }
+
+    /// Looks at all connections once, and at who comes, as a [`poll`](Transport::poll) does now and
+    /// then: for a rank that seldom looks. Returns whether there was anything.
+    pub fn look_at_all(&mut self, sink: &mut dyn Sink) -> bool {
+        self.polls = self.polls.wrapping_add(1);
+        let any = self.look(sink);
+        if self.polls.is_multiple_of(CHECK_EVERY) {
+            self.check_links();
+        }
+        any
     }
 
     fn names(&self, to: u32) -> Names {

@@ -60,6 +60,17 @@ impl Epoll {
         Ok(epoll::add(&self.0, fd, data, interest(writable))?)
     }
 
+    /// Adds a descriptor as [`add`](Self::add) does, of which it is reported only once that it has
+    /// become readable, until more has happened to it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_for_changes(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token);
+        let changes = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        Ok(epoll::add(&self.0, fd, data, changes)?)
+    }
+
     /// Changes what a descriptor is waited for, and its number.
     ///
     /// # Errors

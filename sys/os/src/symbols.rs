@@ -38,6 +38,13 @@ impl Library {
         // byte.
         NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
     }
+
+    /// The address of a symbol of the library in one of its versions.
+    #[must_use]
+    pub fn symbol_of(&self, name: &CStr, version: &CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: as above; the version ends with a zero byte, too.
+        NonNull::new(unsafe { libc::dlvsym(self.0.as_ptr(), name.as_ptr(), version.as_ptr()) })
+    }
 }
 
 /// What the loader says about its last error.

@@ -62,11 +62,12 @@ const OTHER_WORKSPACES: [(&str, &str); 1] = [(
 
 /// What each crate of a layer with rooms may use of that layer. In these layers a crate that is not
 /// in the table may use none.
-const ROOMS: [(&str, &[&str]); 22] = [
+const ROOMS: [(&str, &[&str]); 23] = [
     ("sys/os", &[]),
     ("sys/shm", &["sys/os"]),
     ("sys/threads", &["sys/os"]),
     ("sys/mlp", &["sys/os"]),
+    ("sys/fabric", &["sys/os"]),
     ("run/engine", &[]),
     ("run/mpi", &["run/engine"]),
     ("run/windows", &["run/engine", "run/mpi"]),

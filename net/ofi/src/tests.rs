@@ -1,0 +1,248 @@
+//! Ranks of one process that talk through libfabric's own providers. Where there is no libfabric
+//! they are not tested.
+
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+
+use margay_net_transport::{Destination, Packet};
+use margay_sys_os::clock::SystemClock;
+use margay_sys_os::sockets;
+
+use super::*;
+
+/// The ranks and error numbers that were reported as lost.
+type Lost = Arc<Mutex<Vec<(u32, i32)>>>;
+
+/// The transports of a job, and the losses that they report; none, with a note, without libfabric.
+fn job(ranks: u32, provider: &str) -> Option<(Vec<Ofi>, Lost)> {
+    let listeners: Vec<TcpListener> = (0..ranks).map(|_| sockets::listen(None).unwrap()).collect();
+    let here: Arc<[IpAddr]> = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)].into();
+    let ports: Vec<u16> = (listeners.iter().map(|l| l.local_addr().unwrap().port())).collect();
+    let lost = Arc::new(Mutex::new(Vec::new()));
+    let wanted = Wanted {
+        provider: Some(provider),
+        ..Wanted::default()
+    };
+    let mut all = Vec::new();
+    for (me, listener) in (0..).zip(listeners) {
+        let wiring = Wiring {
+            me,
+            job: 9,
+            secret: [5; 32],
+            addresses: ports.iter().map(|&port| (here.clone(), port)).collect(),
+            listener,
+            encrypts: false,
+            says_goodbye: false,
+        };
+        let report = lost.clone();
+        let on_lost = Box::new(move |rank, errno| report.lock().unwrap().push((rank, errno)));
+        match Ofi::new(wiring, &wanted, Arc::new(SystemClock), on_lost) {
+            Ok(ofi) => all.push(ofi),
+            Err(OpenError::Library(error)) => {
+                println!("note: no libfabric here, it is not tested: {error}");
+                return None;
+            }
+            Err(error) => panic!("{provider}: {error}"),
+        }
+    }
+    Some((all, lost))
+}
+
+fn contents(from: u32, number: u32, len: usize) -> Vec<u8> {
+    let seed = from * 7 + number * 13;
+    (0..len).map(|i| (seed as usize + i) as u8).collect()
+}
+
+/// Checks that the packets of each sender come whole and in the order of sending.
+struct Checked {
+    next: Vec<u32>,
+}
+
+impl Sink for Checked {
+    fn packet(&mut self, from: u32, packet: Packet<'_>) {
+        let number = &mut self.next[from as usize];
+        let head = Head {
+            kind: 9,
+            context: from,
+            source: !from,
+            tag: *number,
+            word: packet.payload.len() as u32,
+        };
+        assert_eq!(packet.head, head, "from {from}");
+        let contents = contents(from, *number, packet.payload.len());
+        assert!(packet.payload == contents, "{number} from {from}");
+        *number += 1;
+    }
+
+    fn destination(&mut self, _: u32, _: &Head, _: usize) -> Option<Destination> {
+        None
+    }
+
+    fn landed(&mut self, _: u32, _: &Head, _: usize) {
+        unreachable!("no packet has a destination");
+    }
+}
+
+/// Sends the next packet, of any length and form. Returns whether it went.
+fn send(ofi: &mut Ofi, to: u32, number: u32, random: &mut fastrand::Rng) -> bool {
+    let from = ofi.me();
+    let (len, fragment) = match random.u32(..20) {
+        0 => (random.usize(..=WHOLE), false),
+        1 => (random.usize(1..=MOST_FRAGMENT), true),
+        _ => (random.usize(..100), false),
+    };
+    let head = Head {
+        kind: 9,
+        context: from,
+        source: !from,
+        tag: number,
+        word: len as u32,
+    };
+    let payload = contents(from, number, len);
+    if fragment {
+        let mut fill = |to: &mut [u8]| to.copy_from_slice(&payload);
+        ofi.send_fragment(to, head, [1, 2], len, &mut fill)
+    } else {
+        ofi.send(to, head, &payload)
+    }
+}
+
+/// Polls as a rank does that sleeps when there is nothing; returns whether it slept.
+fn wait(ofi: &mut Ofi, sink: &mut Checked) -> bool {
+    let (sleep, epoll) = (ofi.sleep_state(), ofi.epoll());
+    let found = sleep.announce(|| ofi.poll(sink, 1));
+    if !found {
+        let limit = sleep.limit(20_000_000);
+        let mut events = Vec::new();
+        let _ = epoll.wait(&mut events, std::time::Duration::from_nanos(limit));
+    }
+    !found
+}
+
+/// All ranks send to all others at the same time, more than the providers take.
+#[test]
+fn packets_come_whole_and_in_order_over_each_provider() {
+    const RANKS: u32 = 4;
+    const EACH: u32 = 300;
+    for (seed, provider) in ["tcp", "net", "sockets"].into_iter().enumerate() {
+        let Some((ranks, lost)) = job(RANKS, provider) else {
+            return;
+        };
+        let done = Mutex::new(0);
+        std::thread::scope(|scope| {
+            for mut ofi in ranks {
+                let done = &done;
+                scope.spawn(move || {
+                    let me = ofi.me();
+                    let mut random = fastrand::Rng::with_seed(u64::from(me) * 100 + seed as u64);
+                    let mut sink = Checked {
+                        next: vec![0; RANKS as usize],
+                    };
+                    let mut sent = [0; RANKS as usize];
+                    sent[me as usize] = EACH;
+                    sink.next[me as usize] = EACH;
+                    while sent.iter().any(|&n| n < EACH) {
+                        let to = random.u32(..RANKS);
+                        let number = sent[to as usize];
+                        if number < EACH && send(&mut ofi, to, number, &mut random) {
+                            sent[to as usize] += 1;
+                        }
+                        if random.u32(..8) == 0 {
+                            ofi.poll(&mut sink, 1);
+                        }
+                    }
+                    while sink.next.iter().any(|&n| n < EACH) || !ofi.is_flushed() {
+                        wait(&mut ofi, &mut sink);
+                    }
+                    *done.lock().unwrap() += 1;
+                    while *done.lock().unwrap() < RANKS {
+                        wait(&mut ofi, &mut sink);
+                    }
+                });
+            }
+        });
+        assert!(lost.lock().unwrap().is_empty(), "{provider}: {lost:?}");
+    }
+}
+
+/// Back and forth, with a rank that sleeps whenever nothing has come.
+#[test]
+fn a_rank_that_sleeps_is_woken_by_what_comes() {
+    const ROUNDS: u32 = 200;
+    for provider in ["tcp", "net", "sockets"] {
+        let Some((ranks, _)) = job(2, provider) else {
+            return;
+        };
+        let began = std::time::Instant::now();
+        std::thread::scope(|scope| {
+            for mut ofi in ranks {
+                scope.spawn(move || {
+                    let (me, other) = (ofi.me(), 1 - ofi.me());
+                    let mut sink = Checked { next: vec![0; 2] };
+                    let mut sleeps = 0;
+                    for round in 0..ROUNDS {
+                        let head = Head {
+                            kind: 9,
+                            context: me,
+                            source: !me,
+                            tag: round,
+                            word: 8,
+                        };
+                        if me == 1 {
+                            while sink.next[0] <= round {
+                                sleeps += u32::from(wait(&mut ofi, &mut sink));
+                            }
+                        }
+                        while !ofi.send(other, head, &contents(me, round, 8)) {
+                            wait(&mut ofi, &mut sink);
+                        }
+                        if me == 0 {
+                            while sink.next[1] <= round {
+                                sleeps += u32::from(wait(&mut ofi, &mut sink));
+                            }
+                        }
+                    }
+                    while !ofi.is_flushed() {
+                        wait(&mut ofi, &mut sink);
+                    }
+                    println!("{provider}: rank {me} has slept {sleeps} times");
+                });
+            }
+        });
+        println!("{provider}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn what_is_not_there_is_said_with_what_is() {
+    let Some(_) = job(1, "tcp") else { return };
+    let open = |wanted: Wanted<'_>| Endpoint::open(&wanted, 1000).err().unwrap().to_string();
+    let said = open(Wanted {
+        provider: Some("nonsense"),
+        ..Wanted::default()
+    });
+    assert!(
+        said.contains("provider nonsense") && said.contains("tcp"),
+        "{said}"
+    );
+    let said = open(Wanted {
+        provider: Some("tcp"),
+        domain: Some("nonsense"),
+        ..Wanted::default()
+    });
+    assert!(
+        said.contains("tcp:nonsense") && said.contains("tcp:lo"),
+        "{said}"
+    );
+    let library = std::path::Path::new("/nowhere/libfabric.so.1");
+    let said = open(Wanted {
+        library: Some(library),
+        ..Wanted::default()
+    });
+    assert!(said.contains("/nowhere/libfabric.so.1"), "{said}");
+    let library = std::path::Path::new("libc.so.6");
+    let said = open(Wanted {
+        library: Some(library),
+        ..Wanted::default()
+    });
+    assert!(said.contains("fi_getinfo"), "{said}");
+}
