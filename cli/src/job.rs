@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
+use margay_core_registry::network;
 use margay_job_launch::machine;
 use margay_job_launch::plan::{Binding, Hosts, Inherit, Job, Program, TimeLimit};
 use margay_job_launch::turns::{Turns, Wanted};
@@ -73,6 +74,7 @@ fn of_segments(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
         .flat_map(|s| pairs(&s.environment.genv))
         .collect();
     let inherited = inherited_by_all(&segments);
+    let network = segments.iter().find_map(|s| s.network.clone());
     let mut hosts = Named::of(&segments);
     for mut options in segments {
         on_hosts(&mut job, &mut hosts, &mut options)?;
@@ -84,6 +86,9 @@ fn of_segments(name: &str, segments: Vec<RunOptions>) -> Result<Job, String> {
         })?;
         let mut environment = everybody.clone();
         environment.extend(pairs(&options.environment.env));
+        if let Some(network) = &network {
+            environment.push((network::VARIABLE.into(), network.into()));
+        }
         let inherit = match (options.environment.envlist, options.environment.envnone) {
             (Some(Names(names)), _) => Inherit::Only(names),
             (None, true) => Inherit::Only(Vec::new()),

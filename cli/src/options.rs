@@ -17,8 +17,8 @@ use crate::queue_options::{
 };
 use crate::system_options::{KillOptions, MakeOptions, PsOptions};
 use crate::values::{
-    CoreList, Names, NodeList, OutputOption, core_list, cores_each, gpus, names, node_list,
-    on_deadlock, output, port_range, process_id, ranks, seconds, stdin_to,
+    CoreList, Names, NodeList, OutputOption, core_list, cores_each, gpus, names, network,
+    node_list, on_deadlock, output, port_range, process_id, ranks, seconds, stdin_to,
 };
 
 /// What `--version` says after the command's name.
@@ -280,6 +280,11 @@ pub struct RunOptions {
     /// with the job
     #[arg(long, aliases = ["preload-binary"])]
     pub stage: bool,
+
+    /// The network between hosts: tcp, or ofi, ofi:PROVIDER, ofi:PROVIDER:DOMAIN for libfabric
+    /// [default: tcp]
+    #[arg(long = "net", value_name = "NETWORK", value_parser = network)]
+    pub network: Option<String>,
 
     /// Encrypt what the ranks send from host to host
     #[arg(long)]

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use margay_core_registry::network::Network;
 use margay_job_launch::machine::parse_list;
 use margay_job_launch::plan::{Gpus, Job, OnDeadlock, Output, StdinTo};
 
@@ -49,6 +50,17 @@ pub fn port_range(text: &str) -> Result<(u16, u16), String> {
     match (parts.0.parse(), parts.1.parse()) {
         (Ok(first), Ok(last)) if first > 0 && first <= last => Ok((first, last)),
         _ => Err("this is not a range of ports; write: 40000:40100".into()),
+    }
+}
+
+/// Reads a network between hosts.
+///
+/// # Errors
+/// When it is none.
+pub fn network(text: &str) -> Result<String, String> {
+    match Network::parse(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("write tcp, ofi, ofi:PROVIDER or ofi:PROVIDER:DOMAIN".into()),
     }
 }
 

@@ -6,10 +6,12 @@ use std::fmt;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use margay_core_registry::network::{self, Network};
 use margay_core_registry::{Facts, Phase, place};
-use margay_net_hosts::OnLost;
+use margay_net_hosts::{HostsError, OnLost, Wanted, Way};
 use margay_net_shm::platform;
 use margay_net_wireup::{self as wireup, VARIABLE_PORTS, Wire, WireError};
 use margay_run_engine::monitor::Monitor;
@@ -37,7 +39,9 @@ pub(crate) enum OpenError {
     /// The shared memory could not be joined or made.
     Segment(SegmentError),
     /// The other hosts of the job cannot be reached from here.
-    Hosts(std::io::Error),
+    Hosts(HostsError),
+    /// There is no such network.
+    Network(String),
     /// Another launcher started this process as one of several.
     Foreign(ForeignLauncher),
     /// It offers a way to the others, which does not work.
@@ -61,8 +65,23 @@ impl fmt::Display for OpenError {
             ),
             OpenError::Segment(error) => error.fmt(f),
             OpenError::Hosts(error) => {
-                write!(f, "cannot prepare for the job's other hosts: {error}")
+                write!(f, "cannot prepare for the job's other hosts: {error}")?;
+                match error {
+                    HostsError::System(_) | HostsError::Encrypted => Ok(()),
+                    HostsError::Fabric(_) => write!(
+                        f,
+                        "; libfabric is Debian's package libfabric1, {} names another file of it, fi_info -l lists its \
+                         providers; or run with -net tcp",
+                        network::VARIABLE_LIBRARY
+                    ),
+                }
             }
+            OpenError::Network(text) => write!(
+                f,
+                "{} is '{text}', which is no network: write tcp, ofi, ofi:PROVIDER or \
+                 ofi:PROVIDER:DOMAIN",
+                network::VARIABLE
+            ),
             OpenError::Foreign(launcher) => launcher.fmt(f),
             OpenError::Wire(launcher, error) => {
                 let who = launcher.as_ref().map(ForeignLauncher::who);
@@ -228,8 +247,24 @@ fn on_hosts(
     watched: Option<OnLost>,
 ) -> Result<Rank, OpenError> {
     let thresholds = monitor.tuning.thresholds(shares_memory);
-    let how = (shares_memory, watched);
-    let platform = margay_net_hosts::platform(segment, me, thresholds, how, socket)
+    let chosen = std::env::var(network::VARIABLE).unwrap_or_default();
+    let library = std::env::var_os(network::VARIABLE_LIBRARY).map(PathBuf::from);
+    let fabric = match Network::parse(&chosen) {
+        Some(Network::Fabric { provider, domain }) => Some(Wanted {
+            library: library.as_deref(),
+            provider,
+            domain,
+        }),
+        Some(Network::Tcp) => None,
+        None if chosen.is_empty() => None,
+        None => return Err(OpenError::Network(chosen)),
+    };
+    let way = Way {
+        listener: socket,
+        fabric,
+        watched,
+    };
+    let platform = margay_net_hosts::platform(segment, me, thresholds, shares_memory, way)
         .map_err(OpenError::Hosts)?;
     let peers = &platform.peers;
     let (sharers, cores) = (peers.sharers(me), peers.cores().max(1));

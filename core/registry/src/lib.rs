@@ -2,15 +2,16 @@
 //! for.
 //!
 //! The keepers of a registry (the shared memory of a host, agents between hosts, a model in tests)
-//! answer in these terms. [`place`] and [`markers`] are what single libraries note there of
-//! themselves, [`hosts`] is what who starts a job on several hosts notes for all of it, and
-//! [`detail`] what a rank tells of a long wait.
+//! answer in these terms. [`network`] is what users choose, [`place`] and [`markers`] are what
+//! single libraries note there of themselves, [`hosts`] is what who starts a job on several hosts
+//! notes for all of it, and [`detail`] what a rank tells of a long wait.
 
 #![forbid(unsafe_code)]
 
 pub mod detail;
 pub mod hosts;
 pub mod markers;
+pub mod network;
 pub mod place;
 
 /// Where a rank stands in its life.

@@ -1,5 +1,5 @@
-//! What a rank of a job on several hosts stands on: shared memory to the ranks of its host, TCP to
-//! all others.
+//! What a rank of a job on several hosts stands on: shared memory to the ranks of its host, TCP or
+//! a fabric to all others.
 //!
 //! Each host has a segment with a cell for every rank of the job. Those of its own ranks are used
 //! as in a job on one host; the host's agent enters in the others what becomes known of their
@@ -12,15 +12,18 @@ mod distant;
 mod outside;
 mod wake_up;
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 
 use margay_core_registry::hosts::{KEY, Table, UNANSWERED};
+pub use margay_net_ofi::Wanted;
+use margay_net_ofi::{Ofi, OpenError};
 use margay_net_platform::{Attention, Platform, SystemClock};
 use margay_net_shm::{SegmentPeers, Shm};
 pub use margay_net_tcp::OnLost;
-use margay_net_tcp::{Tcp, Wiring};
+use margay_net_tcp::{OnUnanswered, Tcp, Wiring};
 use margay_net_transport::{Advance, Head, Sink, Thresholds, Ticket, Transport};
 use margay_sys_os::user::Mem;
 use margay_sys_shm::segment::Segment;
@@ -33,20 +36,65 @@ use wake_up::HostsWakeUp;
 /// Polls of the shared memory between two polls of the sockets, which cost a system call each.
 const SPINS: u32 = 16;
 
+/// How a rank reaches ranks of other hosts.
+pub struct Way<'a> {
+    /// Where they connect to.
+    pub listener: TcpListener,
+    /// The endpoint of a fabric through which messages go; none where they go over TCP.
+    pub fabric: Option<Wanted<'a>>,
+    /// Where no agent tells of ends on other hosts: called with each rank whose connection has
+    /// ended or is lost ([`OnLost`]).
+    pub watched: Option<OnLost>,
+}
+
+/// Why a rank cannot reach other hosts.
+#[derive(Debug)]
+pub enum HostsError {
+    /// The system refuses.
+    System(io::Error),
+    /// There is no endpoint of the fabric.
+    Fabric(OpenError),
+    /// Packets shall be encrypted, which those through a fabric are not.
+    Encrypted,
+}
+
+impl fmt::Display for HostsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HostsError::System(error) => error.fmt(f),
+            HostsError::Fabric(error) => error.fmt(f),
+            HostsError::Encrypted => f.write_str(
+                "what goes through libfabric is not encrypted; leave out -encrypt, or run with -net tcp",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for HostsError {}
+
+impl From<io::Error> for HostsError {
+    fn from(error: io::Error) -> HostsError {
+        HostsError::System(error)
+    }
+}
+
 /// Returns the platform of rank `me` of a job on several hosts, whose segment on this host is
-/// `segment`. Others connect to `listener`. `shares_memory`: the ranks of this host may exchange
-/// data through it. `watched`, where no agent tells of ends on other hosts, is called with each
-/// rank whose connection has ended or is lost ([`OnLost`]).
+/// `segment`. `shares_memory`: the ranks of this host may exchange data through it.
 ///
 /// # Errors
-/// When the segment says nothing of hosts, or there is no descriptor left.
+/// When the segment says nothing of hosts, there is no descriptor left, or no fabric.
 pub fn platform(
     segment: &Arc<Segment>,
     me: u32,
     thresholds: Arc<Thresholds>,
-    (shares_memory, watched): (bool, Option<OnLost>),
-    listener: TcpListener,
-) -> io::Result<Platform> {
+    shares_memory: bool,
+    way: Way<'_>,
+) -> Result<Platform, HostsError> {
+    let Way {
+        listener,
+        fabric,
+        watched,
+    } = way;
     let none = || io::Error::other("the job's memory has no table of hosts");
     let note = segment.note(0, KEY).ok_or_else(none)?;
     let table = Table::read(&note).ok_or_else(none)?;
@@ -77,17 +125,37 @@ pub fn platform(
     };
     let unanswered = enter.clone();
     let on_lost = watched.unwrap_or_else(|| Box::new(enter));
-    let mut tcp = Tcp::new(wiring, Arc::new(SystemClock), on_lost)?;
-    if has_agent {
-        tcp.report_unanswered(Box::new(move |rank| unanswered(rank, UNANSWERED)));
-    }
+    let on_unanswered =
+        has_agent.then(|| -> OnUnanswered { Box::new(move |rank| unanswered(rank, UNANSWERED)) });
+    let clock = Arc::new(SystemClock);
+    let (between, sockets, sleep): (Box<dyn Transport>, _, _) = match &fabric {
+        None => {
+            let mut tcp = Tcp::new(wiring, clock, on_lost)?;
+            if let Some(on_unanswered) = on_unanswered {
+                tcp.report_unanswered(on_unanswered);
+            }
+            let sockets = (tcp.epoll(), tcp.soon());
+            (Box::new(tcp), sockets, None)
+        }
+        Some(_) if table.encrypts() => return Err(HostsError::Encrypted),
+        Some(wanted) => {
+            let ofi = Ofi::new(wiring, wanted, clock, on_lost);
+            let mut ofi = ofi.map_err(HostsError::Fabric)?;
+            if let Some(on_unanswered) = on_unanswered {
+                ofi.report_unanswered(on_unanswered);
+            }
+            let (sockets, sleep) = ((ofi.epoll(), ofi.soon()), ofi.sleep_state());
+            (Box::new(ofi), sockets, Some(sleep))
+        }
+    };
     let attention = Attention::default();
-    let wake_up = HostsWakeUp::new(segment, me, &tcp, attention.clone())?;
+    let (epoll, soon) = sockets.clone();
+    let wake_up = HostsWakeUp::new(segment, me, (epoll, soon, sleep), attention.clone())?;
     let peers = SegmentPeers::of(segment);
-    let outside = Reach::of_hosts(peers.id(), &tcp, table.encrypts(), attention);
+    let outside = Reach::of_hosts(peers.id(), sockets, table.encrypts(), attention);
     let transport = Hosts {
         shm: Shm::new(segment, me, thresholds),
-        tcp,
+        between,
         is_here: locations().map(|s| s.host == here).collect(),
     };
     Ok(Platform {
@@ -104,7 +172,8 @@ pub fn platform(
 /// The transport; see the crate. Tickets are those of the shared memory.
 struct Hosts {
     shm: Shm,
-    tcp: Tcp,
+    /// To ranks of other hosts.
+    between: Box<dyn Transport>,
     is_here: Box<[bool]>,
 }
 
@@ -114,7 +183,7 @@ impl Hosts {
         if self.is_here[to as usize] {
             &mut self.shm
         } else {
-            &mut self.tcp
+            &mut *self.between
         }
     }
 }
@@ -147,14 +216,14 @@ impl Transport for Hosts {
         if self.is_here[to as usize] {
             self.shm.fragment(to, remaining)
         } else {
-            self.tcp.fragment(to, remaining)
+            self.between.fragment(to, remaining)
         }
     }
 
     fn poll(&mut self, sink: &mut dyn Sink, spins: u32) -> bool {
         // With a negative answer both have been asked: the rank may sleep then.
         let here = self.shm.poll(sink, spins.min(SPINS));
-        self.tcp.poll(sink, 1) || here
+        self.between.poll(sink, 1) || here
     }
 
     fn offer(&mut self, to: u32, from: &Mem, offset: i64, len: u64) -> Option<(Ticket, [u64; 3])> {
@@ -189,7 +258,7 @@ impl Transport for Hosts {
     }
 
     fn is_flushed(&self) -> bool {
-        self.tcp.is_flushed()
+        self.between.is_flushed()
     }
 
     fn forget(&mut self, process: u32) {

@@ -55,7 +55,12 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// Of a rank of the job with that id, which is on several hosts.
-    pub(crate) fn of_hosts(id: u64, tcp: &Tcp, encrypts: bool, attention: Attention) -> Reach {
+    pub(crate) fn of_hosts(
+        id: u64,
+        sockets: (Arc<Epoll>, Arc<AtomicU64>),
+        encrypts: bool,
+        attention: Attention,
+    ) -> Reach {
         Reach {
             near: None,
             own: Some(JobAddress {
@@ -65,7 +70,7 @@ impl Reach {
                 descriptor: -1,
             }),
             attention,
-            sockets: Some((tcp.epoll(), tcp.soon())),
+            sockets: Some(sockets),
             encrypts,
             jobs: Mutex::default(),
         }

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use margay_net_ofi::Sleep;
 use margay_net_platform::Attention;
-use margay_net_tcp::Tcp;
-use margay_net_transport::{Transport, WakeUp};
+use margay_net_transport::WakeUp;
 use margay_sys_os::cpu;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::sockets::Epoll;
@@ -27,6 +27,8 @@ pub(crate) struct HostsWakeUp {
     doorbell: Doorbell,
     sockets: Arc<Epoll>,
     soon: Arc<AtomicU64>,
+    /// What a fabric has to be asked before the rank sleeps.
+    fabric: Option<Arc<Sleep>>,
     attention: Attention,
     /// A thread sleeps on the descriptors, or is about to.
     is_watched: AtomicBool,
@@ -38,16 +40,16 @@ impl HostsWakeUp {
     pub(crate) fn new(
         segment: &Arc<Segment>,
         me: u32,
-        tcp: &Tcp,
+        (sockets, soon, fabric): (Arc<Epoll>, Arc<AtomicU64>, Option<Arc<Sleep>>),
         attention: Attention,
     ) -> io::Result<HostsWakeUp> {
-        debug_assert_eq!(tcp.me(), me);
         Ok(HostsWakeUp {
             segment: segment.clone(),
             me,
             doorbell: segment.doorbell(me)?,
-            sockets: tcp.epoll(),
-            soon: tcp.soon(),
+            sockets,
+            soon,
+            fabric,
             attention,
             is_watched: AtomicBool::new(false),
             poll: Mutex::new(PollSet::default()),
@@ -59,6 +61,10 @@ impl HostsWakeUp {
         let limit = match self.soon.load(Ordering::Relaxed) {
             0 => timeout_ns,
             soon => soon.min(timeout_ns),
+        };
+        let limit = match &self.fabric {
+            Some(fabric) => fabric.limit(limit),
+            None => limit,
         };
         let mut poll = self.poll.lock().unwrap_or_else(PoisonError::into_inner);
         poll.clear();
@@ -90,7 +96,11 @@ impl WakeUp for HostsWakeUp {
             });
             return;
         }
-        count.sleep_by(timeout_ns, has_work, |timeout_ns| self.watch(timeout_ns));
+        let look = || match &self.fabric {
+            Some(fabric) => fabric.announce(has_work),
+            None => has_work(),
+        };
+        count.sleep_by(timeout_ns, look, |timeout_ns| self.watch(timeout_ns));
         self.is_watched.store(false, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if count.has_sleepers() {

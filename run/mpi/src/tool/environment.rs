@@ -249,6 +249,16 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "`FIRST:LAST`: the ports at which ranks listen that [another launcher](hosts.md#other-launchers) started on several hosts, and those of bridges to other jobs; `-port-range` sets it.",
     },
     Environment {
+        name: "MARGAY_NET",
+        reader: "the library",
+        about: "The [network between hosts](hosts.md#networks), `tcp`, `ofi`, `ofi:PROVIDER` or `ofi:PROVIDER:DOMAIN`, for all ranks alike; `-net` sets it.",
+    },
+    Environment {
+        name: "MARGAY_LIBFABRIC",
+        reader: "the library",
+        about: "The library of libfabric to load for `ofi`, instead of `libfabric.so.1`.",
+    },
+    Environment {
         name: "MARGAY_PMIX",
         reader: "the library",
         about: "The library of PMIx to load under a launcher that speaks it, instead of `libpmix.so.2`.",
