@@ -86,7 +86,7 @@ pub fn veil(detail: &mut Detail, caller: &Caller) {
     }
     veil_row(&mut detail.row, caller);
     detail.wishes = Wishes {
-        size: detail.wishes.size.clone(),
+        size: detail.wishes.size,
         dialect: detail.wishes.dialect,
         ..Wishes::default()
     };
