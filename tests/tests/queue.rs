@@ -410,6 +410,9 @@ fn a_head_that_is_killed_at_any_moment_loses_no_job_and_runs_none_twice() {
         }
         queue.ok(&["up", "--slots", "4"]);
     }
+    // On a machine so busy that every head was killed before it could accept anything, this one is.
+    let line = "echo $SLURM_JOB_ID >> ran";
+    accepted.push(queue.submit(&["-o", "/dev/null", "--", "sh", "-c", line]));
     queue.ok(&["wait", "--all"]);
     let ran = queue.read("ran");
     let mut ran: Vec<&str> = ran.lines().collect();
