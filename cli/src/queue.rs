@@ -199,18 +199,23 @@ pub fn node(options: &NodeOptions) -> Result<(), String> {
             }));
             print(&table(&lines))
         }
-        Answer::Machine(machine) => print(&table(&[
-            ["NODE", "SLOTS", "USED", "RUNNING", "WAITING"]
-                .map(str::to_owned)
-                .to_vec(),
-            vec![
-                machine.host,
-                machine.slots.to_string(),
-                machine.used.to_string(),
-                machine.running.to_string(),
-                machine.waiting.to_string(),
-            ],
-        ])),
+        Answer::Machine(machine) => {
+            let head = ["NODE", "SLOTS", "USED", "RUNNING", "WAITING"];
+            let mut text = table(&[
+                head.map(str::to_owned).to_vec(),
+                vec![
+                    machine.host,
+                    machine.slots.to_string(),
+                    machine.used.to_string(),
+                    machine.running.to_string(),
+                    machine.waiting.to_string(),
+                ],
+            ]);
+            if !machine.groups.is_empty() {
+                text += &format!("jobs: {}\n", machine.groups);
+            }
+            print(&text)
+        }
         other => show(other),
     }
 }

@@ -238,6 +238,13 @@ fn each_job_runs_as_its_user_and_no_user_has_rights_over_anothers() {
     assert!(lie.status.success(), "{}", said(&lie));
     assert_eq!(machine.row(OTHER, "2")["user"], ONE);
 
+    let node = machine.ok(ONE, &["node"]);
+    let group = machine.job(ONE, "cat /proc/self/cgroup");
+    match node.contains("jobs: a control group for each job") {
+        true => assert!(group.contains("/job-3\n"), "{node}{group}"),
+        false => assert!(node.contains("jobs: no control groups: "), "{node}"),
+    }
+
     let script =
         "#!/bin/sh\necho $0 $PBS_NODEFILE >where.new; mv where.new where; exec sleep 1000\n";
     fs::write(machine.path("daemon/script"), script).unwrap();
@@ -403,6 +410,29 @@ fn jobs_outlive_the_head_and_an_own_queue_comes_first() {
     let out = fs::read_to_string(machine.path("bin/out")).unwrap();
     assert!(out.contains(" 4 "), "{out}");
     machine.ok(OTHER, &["down"]);
+}
+
+#[test]
+fn what_a_job_leaves_whose_supervisor_is_killed_ends_with_its_group() {
+    let Some(machine) = Machine::make() else {
+        return;
+    };
+    machine.ok("root", &["up", "--system", "--slots", "1"]);
+    if machine.ok("root", &["node"]).contains("no control groups") {
+        println!("note: no control groups here: their end is not tested");
+        return;
+    }
+    let script = "setsid sh -c 'echo $$ >away; exec sleep 1000' & echo $PPID >watcher; sleep 1000";
+    let job = machine.submit(ONE, &["--", "sh", "-c", script]);
+    let process = |name: &str| PidFd::open(machine.line(ONE, name).parse().unwrap()).unwrap();
+    let (away, watcher) = (process("away"), process("watcher"));
+    watcher.kill();
+    machine.refused(ONE, &["wait", &job], "lost");
+    while !away.has_ended() {
+        std::thread::yield_now();
+    }
+    // The next job begins in a group of its own.
+    assert_eq!(machine.job(ONE, "id -un"), "daemon\n");
 }
 
 /// Opens many connections, says nothing on most of them and too much on others; prints what is

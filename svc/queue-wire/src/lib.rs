@@ -93,6 +93,9 @@ pub struct Machine {
     /// Where there are several.
     #[serde(default)]
     pub hosts: Vec<HostRow>,
+    /// How jobs are kept apart, in the queue of all users.
+    #[serde(default)]
+    pub groups: String,
 }
 
 /// A job, or an array of them, as somebody asks for it.

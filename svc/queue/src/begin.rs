@@ -19,6 +19,7 @@ use margay_sys_os::process::{
 use margay_sys_os::signal::SignalSet;
 
 use crate::files::{JobFolder, JobOrder};
+use crate::groups::JobGroup;
 use crate::output;
 use crate::program::{self, Program, c_string};
 
@@ -53,6 +54,19 @@ pub fn start(folder: &JobFolder, order: &JobOrder) -> Result<(u32, Report), Stri
     let script = program::put(folder, order)?;
     let program = beside(PROGRAM).map_err(failed)?;
     let path = c_string(program.as_os_str())?;
+    if let Some(group) = group_of(order) {
+        group
+            .make(
+                order.user.as_ref().map_or(1, |user| user.slots),
+                order.memory_mib,
+            )
+            .map_err(|error| {
+                format!(
+                    "cannot make its control group {}: {error}",
+                    group.0.display()
+                )
+            })?;
+    }
     let mut words = vec![path.clone(), c"begin".into(), number(std::process::id())?];
     if let Some(script) = script {
         words.push(c_string(script.as_os_str())?);
@@ -79,6 +93,13 @@ pub fn start(folder: &JobFolder, order: &JobOrder) -> Result<(u32, Report), Stri
             error.error
         )),
     }
+}
+
+/// The control group of a job, where it has one.
+#[must_use]
+pub fn group_of(order: &JobOrder) -> Option<JobGroup> {
+    let group = order.user.as_ref()?.group.clone()?;
+    Some(JobGroup(group))
 }
 
 fn number(number: u32) -> Result<CString, String> {
@@ -110,6 +131,11 @@ fn try_begin(supervisor: &str, script: Option<PathBuf>) -> Result<Never, String>
     io::stdin().read_to_end(&mut text).map_err(failed)?;
     let order = JobOrder::of(&text).map_err(failed)?;
     let user = order.user.as_ref().ok_or("its order names no user")?;
+    if let Some(group) = group_of(&order) {
+        group
+            .enter()
+            .map_err(|error| format!("cannot enter its control group: {error}"))?;
+    }
     let owner = &user.owner;
     become_user(owner.uid, owner.gid, &owner.groups)
         .map_err(|error| format!("cannot become the user {}: {error}", owner.uid))?;

@@ -74,6 +74,9 @@ pub struct JobOrder {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ForUser {
     pub owner: Owner,
+    /// The folder of its control group, where it has one.
+    #[serde(default)]
+    pub group: Option<PathBuf>,
     /// The folder of what the job itself reads.
     pub folder: PathBuf,
     pub slots: u32,

@@ -21,6 +21,7 @@ use margay_sys_os::process::PidFd;
 use crate::callers::Caller;
 use crate::explain;
 use crate::files::JobFolder;
+use crate::groups::Groups;
 use crate::line::Message;
 use crate::store::{Entry, FILE, Finish, Store, Which};
 use crate::{log, now_s};
@@ -39,6 +40,8 @@ pub struct Resources {
     pub readable: Option<PathBuf>,
     /// This program.
     pub program: PathBuf,
+    /// Control groups of jobs, or why there are none.
+    pub groups: Result<Groups, String>,
 }
 
 /// The head.
@@ -203,6 +206,20 @@ impl Head {
 
     /// Removes folders of jobs that have ended: the head died before it could.
     fn clear_folders(&self) {
+        let is_live = |name: &str| {
+            let id = name.split('.').next().and_then(|id| id.parse().ok());
+            let live = id.filter(|id| self.entries.contains_key(id));
+            live.is_some_and(|id| self.folder(id).name() == name)
+        };
+        for (name, group) in self.resources.groups.iter().flat_map(Groups::all) {
+            if !is_live(&name)
+                && let Err(error) = group.remove()
+            {
+                log(&format!(
+                    "job {name}: some of its processes do not end: {error}"
+                ));
+            }
+        }
         let own = self.resources.folder.join("jobs");
         for folders in self.resources.readable.iter().chain([&own]) {
             for folder in std::fs::read_dir(folders).into_iter().flatten().flatten() {
@@ -554,6 +571,9 @@ impl Head {
     /// # Errors
     /// In words.
     pub fn close(&mut self) -> Result<(), String> {
+        if let Ok(groups) = &self.resources.groups {
+            groups.close();
+        }
         self.store.close()
     }
 }

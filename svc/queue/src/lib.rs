@@ -12,6 +12,7 @@ mod callers;
 mod claim;
 mod explain;
 mod files;
+mod groups;
 mod head;
 mod hearing;
 mod line;

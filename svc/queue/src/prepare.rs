@@ -7,6 +7,7 @@ use margay_core_queue::{Dialect, Joined, Names, Wishes, expand, script};
 use margay_svc_queue_wire::{Bytes, Order, Shared, pbs_name};
 
 use crate::files::{ForUser, JobFolder, JobOrder};
+use crate::head::Resources;
 use crate::site::{Away, Site};
 use crate::store::Entry;
 use crate::variables::{self, variable};
@@ -218,7 +219,7 @@ pub fn job_order(
     site: Site<'_>,
     away: Option<Away>,
     folder: &JobFolder,
-    program: &Path,
+    resources: &Resources,
 ) -> JobOrder {
     let wishes = &order.wishes;
     let dialect = wishes.dialect.unwrap_or_default();
@@ -241,7 +242,14 @@ pub fn job_order(
     let slots = entry.job.slots;
     JobOrder {
         job: entry.job.id,
-        environment: variables::environment(entry, shared, wishes, site, folder, program),
+        environment: variables::environment(
+            entry,
+            shared,
+            wishes,
+            site,
+            folder,
+            &resources.program,
+        ),
         script: order.script.clone(),
         arguments: order.arguments.clone(),
         directory,
@@ -268,6 +276,7 @@ pub fn job_order(
         away,
         user: shared.owner.clone().map(|owner| ForUser {
             owner,
+            group: (resources.groups.as_ref().ok()).map(|groups| groups.of(&folder.name()).0),
             folder: folder.readable().to_owned(),
             slots,
             file_mask: shared.file_mask.unwrap_or(0o022),

@@ -24,6 +24,7 @@ use crate::agent::HostFacts;
 use crate::agents::Agents;
 use crate::callers::{Admitted, Caller, Loads};
 use crate::claim::{self, Claimant};
+use crate::groups::Groups;
 use crate::head::{Head, Hosts, Resources};
 use crate::store;
 
@@ -141,7 +142,14 @@ fn begin(
         folder: place.folder.clone(),
         readable,
         program,
+        groups: match is_system {
+            true => Groups::open(Path::new("/run/systemd/system").is_dir(), &place.folder),
+            false => Err("jobs run as the head does".into()),
+        },
     };
+    if let (true, Err(why)) = (is_system, &resources.groups) {
+        crate::log(&format!("no control groups: {why}"));
+    }
     let head = Head::open(resources, hosts)?;
     // The name that a head had that was killed.
     if let Ok(old) = fs::read_to_string(place.address()) {

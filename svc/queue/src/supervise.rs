@@ -302,15 +302,27 @@ fn watch(
             pass_on(process, order, wish);
         }
     };
-    let are_gone = kill_descendants_counted(&[], KILLED_WITHIN, used);
+    let mut are_gone = kill_descendants_counted(&[], KILLED_WITHIN, used);
+    let mut lacked_memory = false;
+    if let Some(group) = begin::group_of(order) {
+        lacked_memory = order.memory_mib.is_some() && group.lacked_memory();
+        // Also what is no descendant any more, as its supervisor was another one.
+        are_gone &= group.remove().is_ok();
+    }
     let code = status.and_then(|status| status.code());
     let signal = status.and_then(|status| status.signal());
     let end = match (ending, code) {
         (Some((end, _)), _) => end,
+        // The kernel was faster than the look at the memory.
+        (None, _) if lacked_memory => End::MemoryLimit,
         (None, Some(code)) => End::Exit(code),
         (None, None) => End::Signal(signal.unwrap_or(0)),
     };
     let most_mib = memory.map_or(0, |memory| memory.most_mib);
+    let most_mib = match lacked_memory {
+        true => most_mib.max(order.memory_mib.unwrap_or(0)),
+        false => most_mib,
+    };
     let note = note_of(end, order, most_mib, are_gone);
     (end, note, are_gone)
 }

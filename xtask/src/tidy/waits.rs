@@ -335,6 +335,10 @@ const PLACES: &[(&str, &str)] = &[
         "svc/queue/src/claim.rs",
         "an earlier claim of the host: five seconds",
     ),
+    (
+        "svc/queue/src/groups.rs",
+        "the end of what the kernel kills in a job's control group, two seconds at most",
+    ),
     ("svc/queue/src/hearing.rs", "signals, output of a job"),
     (
         "svc/queue/src/mail.rs",

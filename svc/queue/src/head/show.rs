@@ -205,6 +205,11 @@ impl Head {
                 .saturating_sub(self.scheduler.running().count()),
             head: std::process::id(),
             hosts: self.host_rows(),
+            groups: match (&self.resources.readable, &self.resources.groups) {
+                (None, _) => String::new(),
+                (Some(_), Ok(groups)) => groups.shown(),
+                (Some(_), Err(why)) => format!("no control groups: {why}"),
+            },
         }
     }
 }

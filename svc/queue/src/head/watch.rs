@@ -100,15 +100,8 @@ impl Head {
         let parts = self.parts(id, &order.wishes);
         let away = self.away(&parts, &order);
         let site = self.site(&parts, &order);
-        let order = prepare::job_order(
-            entry,
-            &shared,
-            &order,
-            site,
-            away,
-            &folder,
-            &self.resources.program,
-        );
+        let order =
+            prepare::job_order(entry, &shared, &order, site, away, &folder, &self.resources);
         folder
             .make(&order)
             .map_err(|error| format!("cannot write {}: {error}", folder.path.display()))?;
@@ -191,7 +184,7 @@ impl Head {
                 let note = "what should watch over it could not be started; see head.log";
                 self.end(id, End::NotStarted, note.into());
             }
-            Ok(Found::Abandoned) if self.runs_again(id, End::Lost) => {
+            Ok(Found::Abandoned) if self.ends_group(id) && self.runs_again(id, End::Lost) => {
                 self.watched.remove(&id);
                 self.requeue(id);
             }
@@ -204,6 +197,18 @@ impl Head {
                 self.end(id, End::Lost, note);
             }
         }
+    }
+
+    /// Ends what a job has left whose supervisor was killed; returns true.
+    fn ends_group(&self, id: JobId) -> bool {
+        if let Ok(groups) = &self.resources.groups
+            && let Err(error) = groups.of(&self.folder(id).name()).remove()
+        {
+            log(&format!(
+                "job {id}: some of its processes do not end: {error}"
+            ));
+        }
+        true
     }
 
     /// Whether a job that has not begun, as its host could not be reached, waits again.
