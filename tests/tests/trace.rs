@@ -107,7 +107,7 @@ fn a_profile_names_who_was_late_and_where() {
     let (status, err) = late.run(&["-profile"], "");
     assert_eq!(status, Some(0), "{err}");
     let cause = format!(
-        "rank 1 late at {} (MPI_Isend) cost others",
+        "load imbalance: rank 1 at {} (MPI_Isend)",
         late.line("send")
     );
     assert!(err.contains(&cause), "{err}");
@@ -118,7 +118,8 @@ fn a_profile_names_who_was_late_and_where() {
     let first = &json["causes"][0];
     assert_eq!(first["rank"], 1, "{json}");
     assert_eq!(first["place"], late.line("send").as_str(), "{json}");
-    assert_eq!(first["kind"], "late sender");
+    assert_eq!(first["kind"], "load imbalance");
+    assert_eq!(first["works_to"], late.line("send").as_str(), "{json}");
     let recv = json["calls"]
         .as_array()
         .unwrap()

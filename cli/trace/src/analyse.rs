@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use margay_core_record::{Kind, Record};
 
+use crate::calls::{Calls, Timed};
 use crate::format::Trace;
 
 /// Why time passes in a call.
@@ -17,10 +18,13 @@ pub enum WaitKind {
     LateBroadcast,
     EarlyReduce,
     Collective,
+    Lock,
+    LatePost,
+    LateComplete,
 }
 
 impl WaitKind {
-    pub const ALL: [WaitKind; 7] = [
+    pub const ALL: [WaitKind; 10] = [
         WaitKind::LateSender,
         WaitKind::LateReceiver,
         WaitKind::Barrier,
@@ -28,6 +32,9 @@ impl WaitKind {
         WaitKind::LateBroadcast,
         WaitKind::EarlyReduce,
         WaitKind::Collective,
+        WaitKind::Lock,
+        WaitKind::LatePost,
+        WaitKind::LateComplete,
     ];
 
     pub fn name(self) -> &'static str {
@@ -39,6 +46,9 @@ impl WaitKind {
             WaitKind::LateBroadcast => "late broadcast",
             WaitKind::EarlyReduce => "early reduce",
             WaitKind::Collective => "wait at collective",
+            WaitKind::Lock => "wait for lock",
+            WaitKind::LatePost => "late post",
+            WaitKind::LateComplete => "late complete",
         }
     }
 }
@@ -77,6 +87,8 @@ pub struct Wait {
 pub struct Analysis {
     pub messages: Vec<Message>,
     pub waits: Vec<Wait>,
+    /// Collective operations: when each thread was through.
+    pub operations: Vec<Vec<(u32, u64)>>,
     /// Ends of messages whose other end is not in the trace.
     pub unmatched: u64,
 }
@@ -103,6 +115,20 @@ struct End {
     bytes: u64,
     /// When the receive was posted, where that is another call.
     posted: u64,
+}
+
+impl End {
+    /// The call in which its thread waits for what happens at this moment, and since when: its own
+    /// call, or the one that waits for the request that it has made.
+    fn blocked(&self, calls: &Calls, moment: u64) -> Option<(At, u64)> {
+        let own = self.begin < moment && moment <= self.end;
+        let waiting = || {
+            calls
+                .waiting(self.call.thread, moment)
+                .map(|c| (c.at, c.start))
+        };
+        own.then_some((self.call, self.begin)).or_else(waiting)
+    }
 }
 
 /// Context, sender, receiver, tag.
@@ -164,20 +190,22 @@ pub fn analyse(trace: &Trace) -> Analysis {
             }
         }
     }
+    let calls = Calls::of(trace);
     let mut analysis = Analysis::default();
     for (channel, received) in receives {
         let sent = sends.remove(&channel).unwrap_or_default();
         analysis.unmatched += sent.len().abs_diff(received.len()) as u64;
         for (send, receive) in sent.iter().zip(&received) {
-            analysis.message(send, receive, channel.3);
+            analysis.message(&calls, send, receive, channel.3);
         }
     }
     analysis.unmatched += sends.values().map(|left| left.len() as u64).sum::<u64>();
     let mut instances: Vec<_> = collectives.into_values().collect();
     instances.sort_by_key(|all| all.iter().map(|(_, e, _)| e.begin).min());
     for all in &instances {
-        analysis.collective(trace, all);
+        analysis.collective(trace, &calls, all);
     }
+    analysis.windows(trace, &calls);
     analysis.messages.sort_by_key(|m| (m.sent_ns, m.from));
     analysis.waits.sort_by_key(|w| w.at);
     analysis.merge();
@@ -185,7 +213,7 @@ pub fn analyse(trace: &Trace) -> Analysis {
 }
 
 impl Analysis {
-    fn message(&mut self, send: &End, receive: &End, tag: u32) {
+    fn message(&mut self, calls: &Calls, send: &End, receive: &End, tag: u32) {
         self.messages.push(Message {
             from: send.at,
             to: receive.at,
@@ -196,7 +224,6 @@ impl Analysis {
         });
         let late_sender = send.begin.min(receive.end).saturating_sub(receive.begin);
         let ready = receive.posted;
-        let late_receiver = ready.min(send.end).saturating_sub(send.begin);
         if late_sender > 0 {
             self.waits.push(Wait {
                 kind: WaitKind::LateSender,
@@ -204,23 +231,33 @@ impl Analysis {
                 because: send.call,
                 ns: late_sender,
             });
-        } else if late_receiver > 0 && send.end > ready {
+        } else if ready > send.begin
+            && let Some((at, since)) = send.blocked(calls, ready)
+        {
             self.waits.push(Wait {
                 kind: WaitKind::LateReceiver,
-                at: send.call,
+                at,
                 because: receive.call,
-                ns: late_receiver,
+                ns: ready - since,
             });
         }
     }
 
-    fn collective(&mut self, trace: &Trace, all: &[(u32, End, Record)]) {
+    fn collective(&mut self, trace: &Trace, calls: &Calls, all: &[(u32, End, Record)]) {
         let Some((_, last, _)) = all.iter().max_by_key(|(_, e, _)| e.begin) else {
             return;
         };
         let name = trace.site(all[0].2.site).call;
         let root = |(rank, _, record): &&(u32, End, Record)| record.peer == Some(*rank);
         let of_root = all.iter().find(root).map(|(_, e, _)| *e);
+        let through = |(_, this, _): &(u32, End, Record)| {
+            let waiting = calls.waiting(this.call.thread, last.begin);
+            let end = waiting
+                .filter(|_| this.end < last.begin)
+                .map_or(this.end, |call| call.end);
+            (this.call.thread, end)
+        };
+        self.operations.push(all.iter().map(through).collect());
         let is = |words: &[&str]| words.iter().any(|word| name.to_lowercase().contains(word));
         for (_, this, _) in all {
             let (kind, because) = if is(&["barrier", "sync"]) {
@@ -235,15 +272,55 @@ impl Analysis {
             } else {
                 (WaitKind::Collective, Some(*last))
             };
-            let Some(because) = because else { continue };
-            let ns = because.begin.min(this.end).saturating_sub(this.begin);
-            if ns > 0 && because.at != this.at {
+            let Some(because) = because.filter(|because| because.at != this.at) else {
+                continue;
+            };
+            if let Some((at, since)) = this.blocked(calls, because.begin) {
                 self.waits.push(Wait {
                     kind,
-                    at: this.call,
+                    at,
                     because: because.call,
-                    ns,
+                    ns: because.begin - since,
                 });
+            }
+        }
+    }
+
+    /// Waits for what another rank does with a window. Which target and which window it is the records
+    /// do not say: it is the last call within the wait that may have ended it.
+    fn windows(&mut self, trace: &Trace, calls: &Calls) {
+        const PUT: [&str; 4] = ["MPI_Put", "MPI_Get", "MPI_Accumulate", "MPI_Fetch_and_op"];
+        let starts: Vec<&str> = ["MPI_Win_start", "MPI_Win_complete"]
+            .into_iter()
+            .chain(PUT)
+            .collect();
+        let rules = [
+            (WaitKind::Lock, vec!["MPI_Win_lock"], "MPI_Win_unlock"),
+            (WaitKind::LatePost, starts, "MPI_Win_post"),
+            (
+                WaitKind::LateComplete,
+                vec!["MPI_Win_wait"],
+                "MPI_Win_complete",
+            ),
+        ];
+        for (kind, waiting, ending) in rules {
+            let is = |site: u16, name: &str| trace.sites.get(&site).is_some_and(|s| s.call == name);
+            let every = || calls.threads().flatten();
+            let mut ends: Vec<_> = every().filter(|call| is(call.site, ending)).collect();
+            ends.sort_by_key(|end| end.start);
+            let waits = |call: &&Timed| !call.is_local && waiting.iter().any(|w| is(call.site, w));
+            for wait in every().filter(waits) {
+                let before = ends.partition_point(|end| end.start < wait.end);
+                let within = ends[..before].iter().rev();
+                let mut within = within.take_while(|end| end.start > wait.start);
+                if let Some(last) = within.find(|end| end.at.thread != wait.at.thread) {
+                    self.waits.push(Wait {
+                        kind,
+                        at: wait.at,
+                        because: last.at,
+                        ns: last.start - wait.start,
+                    });
+                }
             }
         }
     }
@@ -258,75 +335,6 @@ impl Analysis {
             }
         }
         self.waits = merged.into_values().collect();
-    }
-}
-
-/// Whose fault waits are: the time of each is divided among the ranks that did something else than
-/// wait meanwhile, following those that waited themselves.
-pub struct Blame<'a> {
-    trace: &'a Trace,
-    /// Of each thread, in the order of their begins: from, to, and the wait.
-    of_thread: HashMap<u32, Vec<(u64, u64, &'a Wait)>>,
-    /// Waits that may still be followed.
-    left: u64,
-}
-
-impl<'a> Blame<'a> {
-    /// Waits that are followed in all, so that long chains of many ranks come to an end.
-    const MOST: u64 = 20_000_000;
-    /// How far one is followed.
-    const DEEPEST: u32 = 200;
-
-    pub fn of(trace: &'a Trace, analysis: &'a Analysis) -> Blame<'a> {
-        let mut of_thread: HashMap<u32, Vec<(u64, u64, &Wait)>> = HashMap::new();
-        for wait in &analysis.waits {
-            let record = &trace.threads[wait.at.thread as usize].records[wait.at.index as usize];
-            let entry = (record.start, record.start.saturating_add(wait.ns), wait);
-            of_thread.entry(wait.at.thread).or_default().push(entry);
-        }
-        Blame {
-            trace,
-            of_thread,
-            left: Self::MOST,
-        }
-    }
-
-    /// Divides a wait: the calls that came late, each with its kind and its share.
-    pub fn divide(&mut self, wait: &Wait) -> Vec<(At, WaitKind, u64)> {
-        let at = wait.at;
-        let start = self.trace.threads[at.thread as usize].records[at.index as usize].start;
-        let mut shares = Vec::new();
-        self.follow(wait, (start, start.saturating_add(wait.ns)), 0, &mut shares);
-        shares
-    }
-
-    fn follow(
-        &mut self,
-        wait: &Wait,
-        (from, to): (u64, u64),
-        depth: u32,
-        shares: &mut Vec<(At, WaitKind, u64)>,
-    ) {
-        let others = match self.of_thread.get(&wait.because.thread) {
-            Some(waits) if depth < Self::DEEPEST && self.left > 0 => {
-                let first = waits.partition_point(|&(_, end, _)| end <= from);
-                let last = waits.partition_point(|&(start, ..)| start < to);
-                waits[first.min(last)..last].to_vec()
-            }
-            _ => Vec::new(),
-        };
-        let mut own = to.saturating_sub(from);
-        for (start, end, other) in others {
-            let (start, end) = (start.max(from), end.min(to));
-            if start < end && other.at != wait.because {
-                own = own.saturating_sub(end - start);
-                self.left = self.left.saturating_sub(1);
-                self.follow(other, (start, end), depth + 1, shares);
-            }
-        }
-        if own > 0 {
-            shares.push((wait.because, wait.kind, own));
-        }
     }
 }
 
@@ -407,15 +415,6 @@ mod tests {
         );
         let path = critical_path(&trace, &analysis);
         let ranks: Vec<u32> = path.iter().map(|s| s.thread).collect();
-        let mut blame = Blame::of(&trace, &analysis);
-        let shares: Vec<_> = analysis
-            .waits
-            .iter()
-            .flat_map(|w| blame.divide(w))
-            .collect();
-        // Rank 1 came late to the barrier although it no longer waited for rank 0.
-        let shares: Vec<_> = shares.iter().map(|(at, _, ns)| (at.thread, *ns)).collect();
-        assert_eq!(shares, [(1, 2_990_000), (0, 4_000_000)]);
         assert_eq!(ranks, [0, 1]);
         assert_eq!(path.last().map(|s| s.to_ns), Some(9_000_000));
     }

@@ -9,6 +9,9 @@
 //! | `format` | the stored trace |
 //! | `record` | from the rings of a running job to a trace |
 //! | `analyse` | which messages belong together, who waited for whom, the critical path |
+//! | `calls` | the calls of each thread in the order of time |
+//! | `blame` | whose fault waits are |
+//! | `causes` | the causes of waits, and which patterns they are |
 //! | `profile` | sums: who spent how much where |
 //! | `chrome`, `perfetto`, `picl`, `otf2` | formats of other tools |
 //! | `view` | the page in a browser |
@@ -17,6 +20,9 @@
 #![forbid(unsafe_code)]
 
 mod analyse;
+mod blame;
+mod calls;
+mod causes;
 mod chrome;
 mod format;
 mod json;

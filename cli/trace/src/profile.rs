@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use margay_core_record::Kind;
+use margay_core_topology::list_text;
 
-use crate::analyse::{Analysis, Blame, WaitKind, duration};
+use crate::analyse::{Analysis, WaitKind, duration};
+use crate::causes::{Activity, Cause, Why, causes};
 use crate::format::Trace;
 use crate::json::Json;
 
@@ -31,21 +33,13 @@ pub struct Profile<'a> {
     of_rank: Vec<u64>,
     waits: Vec<(WaitKind, u64)>,
     /// Who was late, where, for whom it cost how much.
-    causes: Vec<(Cause, u64)>,
+    causes: Vec<Cause>,
     /// Messages and bytes from one rank to another.
     matrix: BTreeMap<(u32, u32), (u64, u64)>,
     /// Messages by the power of two of their size.
     sizes: BTreeMap<u32, (u64, u64)>,
     files: [u64; 2],
     unmatched: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Cause {
-    kind: WaitKind,
-    rank: u32,
-    call: String,
-    place: String,
 }
 
 impl<'a> Profile<'a> {
@@ -99,8 +93,6 @@ impl<'a> Profile<'a> {
             }
         }
         let mut waits: BTreeMap<WaitKind, u64> = BTreeMap::new();
-        let mut causes: BTreeMap<Cause, u64> = BTreeMap::new();
-        let mut blame = Blame::of(trace, analysis);
         for wait in &analysis.waits {
             let record = |at: crate::analyse::At| {
                 &trace.threads[at.thread as usize].records[at.index as usize]
@@ -109,16 +101,6 @@ impl<'a> Profile<'a> {
             if let Some(sums) = of_site.get_mut(&key(record(wait.at).site)) {
                 sums.wait_ns += wait.ns;
             }
-            for (because, kind, ns) in blame.divide(wait) {
-                let (call, place) = key(record(because).site);
-                let cause = Cause {
-                    kind,
-                    rank: trace.threads[because.thread as usize].rank,
-                    call,
-                    place,
-                };
-                *causes.entry(cause).or_default() += ns;
-            }
         }
         let mut of_call: Vec<_> = of_call.into_iter().collect();
         of_call.sort_by_key(|(_, sums)| u64::MAX - sums.ns);
@@ -126,15 +108,13 @@ impl<'a> Profile<'a> {
         of_site.sort_by_key(|(_, sums)| u64::MAX - sums.ns);
         let mut waits: Vec<_> = waits.into_iter().collect();
         waits.sort_by_key(|(_, ns)| u64::MAX - ns);
-        let mut causes: Vec<_> = causes.into_iter().collect();
-        causes.sort_by_key(|(_, ns)| u64::MAX - ns);
         Profile {
             trace,
             of_call,
             of_site,
             of_rank,
             waits,
-            causes,
+            causes: causes(trace, analysis),
             matrix,
             sizes,
             files,
@@ -232,19 +212,61 @@ impl<'a> Profile<'a> {
                 self.share(*ns)
             );
         }
-        for (cause, ns) in self.causes.iter().take(5) {
-            let _ = writeln!(
-                text,
-                "rank {} late at {} ({}) cost others {:.3} s: {}",
-                cause.rank,
-                cause.place,
-                cause.call,
-                seconds_of(*ns),
-                cause.kind.name()
-            );
+        if !self.causes.is_empty() {
+            text.push_str("\nWHY\n");
+        }
+        for cause in self.causes.iter().take(5) {
+            self.cause(&mut text, cause);
         }
         self.traffic(&mut text);
         text
+    }
+
+    /// A cause in two lines.
+    fn cause(&self, text: &mut String, cause: &Cause) {
+        let trace = self.trace;
+        let place = |site| cut(&trace.site(site).place(), 24);
+        let call = |site| format!("{} ({})", place(site), cut(&trace.site(site).call, 22));
+        let who = match cause.ranks[..] {
+            [rank] => format!("rank {rank}"),
+            _ => format!("ranks {}", cut(&list_text(&cause.ranks), 20)),
+        };
+        let (what, seconds) = (cause.why.name(), seconds_of(cause.ns));
+        let _ = writeln!(
+            text,
+            "{seconds:.3} s: {what}: {who} at {}",
+            call(cause.site)
+        );
+        let _ = match (cause.why, cause.activity, cause.takes) {
+            (Why::WrongOrder, ..) => {
+                writeln!(text, "    waits for one message while others are there")
+            }
+            (_, Activity::In(site), _) if site == cause.site => {
+                writeln!(text, "    in this call")
+            }
+            (_, Activity::In(site), _) => writeln!(text, "    in {} before", call(site)),
+            (_, Activity::Between(from, to), takes) => {
+                let _ = write!(text, "    works from {} to {}", self.from(from), place(to));
+                let _ = match takes {
+                    Some((own, others)) => writeln!(
+                        text,
+                        ",\n    {:.3} s in all, other ranks {:.3} s on average",
+                        seconds_of(own),
+                        seconds_of(others)
+                    ),
+                    None => writeln!(text),
+                };
+                Ok(())
+            }
+        };
+    }
+
+    /// Where a stretch of work begins.
+    fn from(&self, site: u16) -> String {
+        match site {
+            0 => "its start".to_owned(),
+            site => cut(&self.trace.site(site).place(), 24),
+        }
     }
 
     fn traffic(&self, text: &mut String) {
@@ -342,12 +364,18 @@ impl<'a> Profile<'a> {
             json.text("kind", kind.name());
             json.number("seconds", seconds_of(*ns));
         });
-        json.array("causes", &self.causes, |json, (cause, ns)| {
-            json.text("kind", cause.kind.name());
-            json.number("rank", f64::from(cause.rank));
-            json.text("call", &cause.call);
-            json.text("place", &cause.place);
-            json.number("seconds", seconds_of(*ns));
+        json.array("causes", &self.causes, |json, cause| {
+            let site = self.trace.site(cause.site);
+            json.text("kind", cause.why.name());
+            json.number("rank", f64::from(cause.ranks[0]));
+            json.text("ranks", &list_text(&cause.ranks));
+            json.text("call", &site.call);
+            json.text("place", &site.place());
+            if let Activity::Between(from, to) = cause.activity {
+                json.text("works_from", &self.from(from));
+                json.text("works_to", &self.trace.site(to).place());
+            }
+            json.number("seconds", seconds_of(cause.ns));
         });
         let (rank, seconds) = self.imbalance();
         json.number("imbalance_rank", f64::from(rank));
@@ -414,7 +442,7 @@ mod tests {
         let profile = Profile::of(&trace, &analyse(&trace));
         let text = profile.text();
         assert!(
-            text.contains("rank 0 late at ring.c:20 (MPI_Send) cost others 0.004 s: late sender"),
+            text.contains("0.004 s: late sender: rank 0 at ring.c:20 (MPI_Send)"),
             "{text}"
         );
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");

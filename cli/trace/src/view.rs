@@ -160,7 +160,7 @@ pub fn serve(
     let wanted = format!("GET /{secret}/ HTTP/1.");
     loop {
         let (stream, _) = listener.accept().map_err(failed)?;
-        // Whoever goes away in the middle is no loss.
+        // A browser that goes away in the middle is no loss.
         let _ = answer(stream, &wanted, page);
     }
 }
