@@ -26,6 +26,7 @@ pub mod part;
 pub mod part_options;
 pub mod pfs;
 pub mod poe;
+pub mod profile_view;
 pub mod queue;
 pub mod queue_options;
 pub mod queue_system;

@@ -15,7 +15,7 @@ use margay_cli::part_options::{NAMES, with_two_dashes};
 use margay_cli::poe::{self, Jobs, PoeOptions};
 use margay_cli::{
     account, allocation, bench, check, completions, fortran, job, job_files, live, mesh_live, omp,
-    part, pfs, queue, single_dash, system, threads_view, trace, why_view,
+    part, pfs, profile_view, queue, single_dash, system, threads_view, trace, why_view,
 };
 use margay_job_launch::environment::{ENV_SIZE, ENV_SPAWN};
 use margay_job_launch::hosts::agent;
@@ -188,6 +188,7 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         Subcommand::Run(_) => unreachable!("`margay run` has been taken care of"),
         Subcommand::Mesh(options) => return mesh_live::show("margay mesh", &options),
         Subcommand::Why(options) => why_view::show(&options),
+        Subcommand::Profile(options) => profile_view::show(&options),
         Subcommand::Trace(options) => {
             return report("margay trace", &trace::run(&trace::words_of(&options)), 1);
         }

@@ -50,6 +50,8 @@ pub enum Subcommand {
     Mesh(MeshOptions),
     /// Say why a job hangs or is slow: which ranks wait for which, at which lines.
     Why(WhyOptions),
+    /// Say in which functions and lines the ranks of a running job spend their time.
+    Profile(ProfileOptions),
     /// Convert a trace of a job to the format of another tool, or show its profile.
     Trace(TraceOptions),
     /// Show a trace in a browser: every rank, every message, who waited for whom.
@@ -164,6 +166,23 @@ pub struct WhyOptions {
     #[arg(long, value_name = "COUNT", num_args = 0..=1, default_missing_value = "10")]
     pub calls: Option<usize>,
     /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Say in which functions and lines the ranks of a running job spend their time, by looking at their
+/// stacks: the program needs no preparation and no restart.
+#[derive(Clone, Debug, Args)]
+pub struct ProfileOptions {
+    /// The job: the process id of its mpiexec, as showmesh prints it [default: the only one]
+    pub job: Option<u64>,
+    /// How long to look, in seconds; Ctrl-C ends it earlier
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub seconds: Duration,
+    /// How often to look, in looks a second
+    #[arg(long, value_name = "RATE", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rate: u32,
+    /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }

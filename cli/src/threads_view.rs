@@ -1,5 +1,6 @@
 //! `margay threads`: the teams of a process.
 
+use margay_core_topology::list_text;
 use margay_job_observe::teams::{self, MemberState, MemberView, ProcessView, TeamView};
 
 use crate::live::{print, printable};
@@ -96,7 +97,9 @@ fn team_lines(team: &TeamView, view: &ProcessView, lines: &mut Vec<String>) {
             number(first.core)
         );
         let indented = " ".repeat(begin.len());
-        for (at, part) in wrapped(&ranges(&members), WIDTH.saturating_sub(begin.len()))
+        let ranges = list_text(&members);
+        let ranges: Vec<&str> = ranges.split(',').collect();
+        for (at, part) in wrapped(&ranges, WIDTH.saturating_sub(begin.len()))
             .into_iter()
             .enumerate()
         {
@@ -134,27 +137,8 @@ fn state_text(team: &TeamView, member: &MemberView, view: &ProcessView) -> Strin
     }
 }
 
-/// Numbers in ascending order as ranges: `0-2`, `4`.
-fn ranges(numbers: &[u32]) -> Vec<String> {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for &number in numbers {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == number => *last = number,
-            _ => ranges.push((number, number)),
-        }
-    }
-    let text = |(first, last)| {
-        if first == last {
-            format!("{first}")
-        } else {
-            format!("{first}-{last}")
-        }
-    };
-    ranges.into_iter().map(text).collect()
-}
-
 /// Words with commas between them, in lines of at most `width` columns.
-fn wrapped(words: &[String], width: usize) -> Vec<String> {
+fn wrapped(words: &[&str], width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for (at, word) in words.iter().enumerate() {
         let word = format!("{word}{}", if at + 1 < words.len() { "," } else { "" });

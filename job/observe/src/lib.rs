@@ -11,6 +11,7 @@
 //! | [`places`] | where ranks are in their programs: their stacks |
 //! | [`posted`] | which lines posted the requests that ranks wait for |
 //! | [`calls`] | the last calls of a rank, from its flight recorder |
+//! | [`sample`] | in which functions and lines ranks run, as `margay profile` shows it |
 //! | [`crash`] | where a process was when it crashed |
 //! | [`why`] | why a job hangs or is slow, as `margay why` shows it |
 //! | [`traffic`] | who sends how much to whom |
@@ -24,6 +25,7 @@ pub mod markers;
 pub mod mesh;
 pub mod places;
 pub mod posted;
+pub mod sample;
 pub mod standstill;
 pub mod state;
 pub mod teams;

@@ -10,6 +10,7 @@
 //! | `lines` | functions, files and lines, inlined functions included |
 //! | `python` | the functions of Python, from the structures of its interpreter |
 //! | `names` | names as their authors wrote them |
+//! | `sampler` | stacks over time: how often threads are in which functions |
 //! | `places` | functions and lines of addresses in files, without a process |
 //!
 //! All of it is read from programs of users, whose memory and files may hold anything: sizes and
@@ -23,6 +24,7 @@ mod maps;
 mod names;
 mod places;
 mod python;
+mod sampler;
 mod unwind;
 
 use std::collections::{BTreeSet, HashMap};
@@ -34,6 +36,7 @@ pub use core_file::{are_written, crashed};
 use margay_sys_os::trace::images;
 pub use margay_sys_os::trace::{Refused, Thread};
 pub use places::Places;
+pub use sampler::Sampler;
 
 use maps::Modules;
 use unwind::Spot;
@@ -222,13 +225,24 @@ pub fn stacks(threads: &[Thread]) -> Vec<Result<Stack, Refused>> {
         }
     }
     let stacks = named(&modules, walked).into_iter().zip(in_python);
-    let merged = stacks.map(|(stack, python)| match (stack, python) {
+    stacks
+        .map(|(stack, python)| merged_with_python(&modules, stack, python))
+        .collect()
+}
+
+/// A stack in which the functions of Python stand in place of those of its interpreter, which is in
+/// a module.
+fn merged_with_python(
+    modules: &Modules,
+    stack: Result<Stack, Refused>,
+    python: Option<(Vec<Frame>, usize)>,
+) -> Result<Stack, Refused> {
+    match (stack, python) {
         (Ok(stack), Some((frames, module))) => {
             Ok(python::merged(stack, frames, &modules.all[module].path))
         }
         (stack, _) => stack,
-    });
-    merged.collect()
+    }
 }
 
 /// Returns the functions that make calls which return to `places`, each a file and the distance

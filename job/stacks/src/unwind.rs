@@ -62,7 +62,7 @@ impl Tables {
 }
 
 /// One function on a stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Spot {
     /// Which file, and the address in it; none outside of all files.
     pub(crate) place: Option<(usize, u64)>,

@@ -1,0 +1,328 @@
+//! In which functions and lines the ranks of a running job are, by looking at their stacks again
+//! and again.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use margay_core_registry::Phase;
+use margay_job_registry::Jobs;
+use margay_job_stacks::{Refused, Sampler, Stack, Thread};
+use margay_net_platform::Peers;
+use margay_sys_os::process::running_threads;
+use serde::Serialize;
+
+use crate::waits::rank_ranges;
+use crate::why::not_found;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The number of the job; none where there is one only.
+    pub job: Option<u64>,
+    /// How long to look.
+    pub within: Duration,
+    /// Looks a second.
+    pub rate: u32,
+}
+
+/// What a rank was seen to do, in looks.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct RankLooks {
+    pub rank: u32,
+    /// A thread runs, or is ready to.
+    pub runs: u64,
+    /// None runs, and one waits in a call of the library.
+    pub waits: u64,
+    /// None runs, outside of the library: files, pipes, sleep.
+    pub sleeps: u64,
+}
+
+impl RankLooks {
+    fn all(&self) -> u64 {
+        self.runs + self.waits + self.sleeps
+    }
+}
+
+/// A call, function or rank with how often it was seen.
+#[derive(Clone, Debug, Serialize)]
+pub struct Count<T> {
+    pub name: T,
+    pub samples: u64,
+}
+
+/// A line of the program in which ranks run.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlaceSamples {
+    pub function: String,
+    /// `mesh.c:88`, or `of a.out` where no line is known.
+    pub place: String,
+    /// The function of a library that it has called; empty for its own instructions.
+    pub library: String,
+    pub samples: u64,
+    pub ranks: Vec<Count<u32>>,
+}
+
+/// What was seen of a job. The field names are those of `margay profile --json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sampled {
+    pub job: u64,
+    pub command: String,
+    pub seconds: f64,
+    /// Of ranks on this host.
+    pub ranks: Vec<RankLooks>,
+    /// The calls in which ranks wait: looks.
+    pub waits: Vec<Count<String>>,
+    /// Those seen most often first.
+    pub places: Vec<PlaceSamples>,
+    /// Functions of the program with all that they call.
+    pub functions: Vec<Count<String>>,
+    /// Stacks that were read.
+    pub samples: u64,
+    /// Why stacks of ranks could not be read.
+    pub unread: Vec<Count<String>>,
+}
+
+/// While a job is looked at.
+#[derive(Default)]
+struct Looking {
+    ranks: BTreeMap<u32, RankLooks>,
+    waits: BTreeMap<String, u64>,
+    unread: BTreeMap<String, u64>,
+    sampler: Sampler,
+}
+
+/// Looks at a job until the time is over, all its ranks have finalized or ended, or `ended` says so.
+///
+/// # Errors
+/// When there is no such job, or no rank of it runs on this host: a text with the remedy.
+pub fn look(wanted: &Wanted, ended: &mut dyn FnMut() -> bool) -> Result<Sampled, String> {
+    let mut jobs = Jobs::default();
+    let peers = choose(&jobs.look(), wanted.job)?;
+    // Of ranks on other hosts the process ids mean nothing here.
+    let is_here = |rank: &u32| peers.reported(*rank).is_none() && peers.identity(*rank).pid != 0;
+    let ranks: Vec<u32> = (0..peers.size()).filter(is_here).collect();
+    if ranks.is_empty() {
+        return Err("no rank of the job runs on this host; look at it on its own host".to_owned());
+    }
+    let mut looking = Looking::default();
+    let pause = Duration::from_secs(1) / wanted.rate.max(1);
+    let began = Instant::now();
+    let mut next = began;
+    while began.elapsed() < wanted.within && !ended() && looking.look(peers, &ranks) {
+        // Looks for which there was no time are left out.
+        let now = Instant::now();
+        next = (next + pause).max(now);
+        std::thread::sleep(next - now);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(looking.finish(peers, &ranks, seconds))
+}
+
+fn choose<'a>(jobs: &[&'a dyn Peers], job: Option<u64>) -> Result<&'a dyn Peers, String> {
+    let is_meant = |peers: &&&dyn Peers| job.is_none_or(|job| peers.facts().job == job);
+    let mut meant = jobs.iter().filter(is_meant);
+    match (meant.next(), meant.next(), job) {
+        (Some(only), None, _) => Ok(*only),
+        (None, _, Some(job)) => Err(not_found(job)),
+        (None, _, None) => Err("no job of yours runs here; mpiexec starts one".to_owned()),
+        (Some(_), Some(_), _) => {
+            let number = |peers: &&dyn Peers| peers.facts().job.to_string();
+            let numbers: Vec<String> = jobs.iter().map(number).collect();
+            let numbers = numbers.join(", ");
+            Err(format!(
+                "several jobs run ({numbers}); say which: margay profile JOB"
+            ))
+        }
+    }
+}
+
+impl Looking {
+    /// Looks once at each rank. False when none of them works any more.
+    fn look(&mut self, peers: &dyn Peers, ranks: &[u32]) -> bool {
+        let mut threads = Vec::new();
+        let mut works = false;
+        for &rank in ranks {
+            if peers.phase(rank) == Phase::Finalized || !peers.is_alive(rank) {
+                continue;
+            }
+            works = true;
+            let pid = peers.identity(rank).pid;
+            let running = running_threads(pid);
+            let looks = self.ranks.entry(rank).or_default();
+            looks.rank = rank;
+            match (running.is_empty(), peers.waits(rank).first()) {
+                (false, _) => looks.runs += 1,
+                (true, Some(_)) => {
+                    looks.waits += 1;
+                    *self.waits.entry(peers.call(rank)).or_default() += 1;
+                }
+                (true, None) => looks.sleeps += 1,
+            }
+            threads.extend(running.into_iter().map(|tid| Thread { pid, tid }));
+        }
+        for answer in self.sampler.sample(&threads) {
+            if let Err(refused) = answer
+                && !matches!(refused, Refused::Gone | Refused::Busy)
+            {
+                *self.unread.entry(refused.to_string()).or_default() += 1;
+            }
+        }
+        works
+    }
+
+    fn finish(self, peers: &dyn Peers, ranks: &[u32], seconds: f64) -> Sampled {
+        let mut places: BTreeMap<[String; 3], BTreeMap<u32, u64>> = BTreeMap::new();
+        let mut functions: BTreeMap<String, u64> = BTreeMap::new();
+        let mut samples = 0;
+        for (pid, stack, count) in self.sampler.stacks() {
+            let mut all = ranks.iter().copied();
+            let Some(rank) = all.find(|&rank| peers.identity(rank).pid == pid) else {
+                continue;
+            };
+            samples += count;
+            let of_rank = places.entry(place(&stack)).or_default();
+            *of_rank.entry(rank).or_default() += count;
+            let mut names: Vec<String> = stack.users_frames().map(|f| f.function_text()).collect();
+            names.sort_unstable();
+            names.dedup();
+            for name in names {
+                *functions.entry(name).or_default() += count;
+            }
+        }
+        let facts = peers.facts();
+        let place = |([function, place, library], of_rank): ([String; 3], BTreeMap<u32, u64>)| {
+            PlaceSamples {
+                function,
+                place,
+                library,
+                samples: of_rank.values().sum(),
+                ranks: counts(of_rank),
+            }
+        };
+        let mut places: Vec<PlaceSamples> = places.into_iter().map(place).collect();
+        places.sort_by_key(|place| u64::MAX - place.samples);
+        Sampled {
+            job: facts.job,
+            command: facts.command,
+            seconds,
+            ranks: self.ranks.into_values().collect(),
+            waits: counts(self.waits),
+            places,
+            functions: counts(functions),
+            samples,
+            unread: counts(self.unread),
+        }
+    }
+}
+
+/// As a list, those seen most often first.
+fn counts<T>(of: BTreeMap<T, u64>) -> Vec<Count<T>> {
+    let count = |(name, samples)| Count { name, samples };
+    let mut counts: Vec<Count<T>> = of.into_iter().map(count).collect();
+    counts.sort_by_key(|count| u64::MAX - count.samples);
+    counts
+}
+
+impl Sampled {
+    /// As lines of text, of at most 80 columns.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        /// Lines of each part.
+        const MOST: usize = 20;
+        let share = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
+        let mut lines = Vec::new();
+        lines.push(format!(
+            "{:<24} {:>8} {:>8} {:>8}",
+            "RANKS", "RUN %", "WAIT %", "SLEEP %"
+        ));
+        // Ranks that do about the same share a line.
+        let mut groups: BTreeMap<[u64; 3], Vec<&RankLooks>> = BTreeMap::new();
+        for looks in &self.ranks {
+            let tenth = |part| (share(part, looks.all()) / 10.0).round() as u64;
+            let key = [looks.runs, looks.waits, looks.sleeps].map(tenth);
+            groups.entry(key).or_default().push(looks);
+        }
+        let mut groups: Vec<_> = groups.into_values().collect();
+        groups.sort_unstable_by_key(|group| group[0].rank);
+        for group in groups {
+            let ranks: Vec<u32> = group.iter().map(|looks| looks.rank).collect();
+            let sum = |of: fn(&RankLooks) -> u64| group.iter().map(|looks| of(looks)).sum();
+            let part = |of| share(sum(of), sum(RankLooks::all));
+            lines.push(format!(
+                "{:<24} {:>8.1} {:>8.1} {:>8.1}",
+                cut(&rank_ranges(&ranks), 24),
+                part(|looks| looks.runs),
+                part(|looks| looks.waits),
+                part(|looks| looks.sleeps)
+            ));
+        }
+        let looks: u64 = self.ranks.iter().map(RankLooks::all).sum();
+        if !self.waits.is_empty() {
+            lines.push(String::new());
+            lines.push(format!("{:<24} {:>8}", "WAITS IN", "%"));
+        }
+        for Count { name, samples } in self.waits.iter().take(MOST) {
+            let part = share(*samples, looks);
+            lines.push(format!("{:<24} {part:>8.1}", cut(name, 24)));
+        }
+        if !self.places.is_empty() {
+            lines.push(String::new());
+            let [run, at, library] = ["RUNS IN", "AT", "IN LIBRARY"];
+            lines.push(format!(
+                "{run:<22} {at:<20} {library:<20} {:>5}  RANKS",
+                "%"
+            ));
+        }
+        for place in self.places.iter().take(MOST) {
+            let mut ranks: Vec<u32> = place.ranks.iter().map(|count| count.name).collect();
+            ranks.sort_unstable();
+            lines.push(format!(
+                "{:<22} {:<20} {:<20} {:>5.1}  {}",
+                cut(&place.function, 22),
+                cut(&place.place, 20),
+                cut(&place.library, 20),
+                share(place.samples, self.samples),
+                cut(&rank_ranges(&ranks), 9)
+            ));
+        }
+        if !self.functions.is_empty() {
+            lines.push(String::new());
+            lines.push(format!("{:<40} {:>8}", "FUNCTION WITH ALL IT CALLS", "%"));
+        }
+        for Count { name, samples } in self.functions.iter().take(MOST) {
+            let part = share(*samples, self.samples);
+            lines.push(format!("{:<40} {part:>8.1}", cut(name, 40)));
+        }
+        let unread = self
+            .unread
+            .iter()
+            .map(|why| format!("stacks that were not read: {}", why.name));
+        lines.extend(unread);
+        lines
+    }
+}
+
+/// The beginning of a text, with a mark where more follows.
+fn cut(text: &str, columns: usize) -> String {
+    match text.chars().count() <= columns {
+        true => text.to_owned(),
+        false => text.chars().take(columns - 1).chain(['…']).collect(),
+    }
+}
+
+/// Where a stack is: the function and the line of the program, and the function that it calls where
+/// that is a library's.
+fn place(stack: &Stack) -> [String; 3] {
+    let Some(users) = stack.users() else {
+        let innermost = stack.frames.first().map(|frame| frame.function_text());
+        return [
+            "(not in the program)".to_owned(),
+            String::new(),
+            innermost.unwrap_or_default(),
+        ];
+    };
+    let at = stack.frames.iter().position(|frame| frame == users);
+    let inner = at.and_then(|at| stack.frames[..at].last());
+    let library = inner.map_or_else(String::new, |frame| frame.function_text());
+    [users.function_text(), users.place_text(), library]
+}
