@@ -73,6 +73,19 @@ impl Outcome {
     pub fn is_faultless(&self) -> bool {
         !self.cancelled && !self.split && self.failed.is_none() && self.truncated.is_none()
     }
+
+    /// The outcome where exactly `bytes` bytes had to come: `truncated` are those that were sent if
+    /// they were more or fewer.
+    #[inline]
+    #[must_use]
+    pub fn of_exactly(self, bytes: u64) -> Outcome {
+        let sent = self.truncated.unwrap_or(self.bytes);
+        Outcome {
+            bytes,
+            truncated: (sent != bytes).then_some(sent),
+            ..self
+        }
+    }
 }
 
 /// Why an operation cannot be completed.

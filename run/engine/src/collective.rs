@@ -231,13 +231,9 @@ impl Execution {
         else {
             return;
         };
-        let sent = outcome.truncated.unwrap_or(outcome.bytes);
-        if sent != region.bytes && self.mismatch.is_none() {
-            self.mismatch = Some(Outcome {
-                bytes: region.bytes,
-                truncated: Some(sent),
-                ..outcome
-            });
+        let outcome = outcome.of_exactly(region.bytes);
+        if outcome.truncated.is_some() && self.mismatch.is_none() {
+            self.mismatch = Some(outcome);
         }
     }
 

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use margay_core_schedule::{self as schedule, Ranks, Schedule, TAGS, Tuning};
-use margay_run_engine::{Data, Envelope, Mode, Outcome, Pattern, ReqId, WHOLE, combine, copy};
+use margay_run_engine::{Data, Envelope, Mode, Pattern, ReqId, WHOLE, combine, copy};
 use margay_sys_os::user::Mem;
 
 use super::plan::{Plan, buffers, elements};
@@ -239,14 +239,7 @@ impl Direct<'_> {
         let Some(outcome) = self.mpi.rank.recv_soon(data, pattern, self.process(from)) else {
             return false;
         };
-        let sent = outcome.truncated.unwrap_or(outcome.bytes);
-        let differs = sent != data.size();
-        let outcome = Outcome {
-            bytes: data.size(),
-            truncated: differs.then_some(sent),
-            ..outcome
-        };
-        if let Some(error) = disagreement(&outcome) {
+        if let Some(error) = disagreement(&outcome.of_exactly(data.size())) {
             self.wrong.get_or_insert(error);
         }
         true
