@@ -225,6 +225,80 @@ fn who_is_late_to_a_barrier_is_named_with_its_line() {
 }
 
 #[test]
+fn a_running_job_is_profiled_by_function_and_line() {
+    if !may_trace() {
+        return;
+    }
+    let built = Built::mpi("-O2 -g");
+    let mut job = built.start(3, "barrier");
+    job.until("ready", 3);
+    why(&job, |job| !places(job, "waiting").is_empty());
+    let pid = job.pid().to_string();
+    let profile = |words: &[&str]| {
+        let mut margay = command(margay(), 30);
+        margay.args(["profile", &pid, "--seconds", "1"]).args(words);
+        succeed(&mut margay)
+    };
+    let json: Value = serde_json::from_str(&profile(&["--json", "--rate", "100"])).unwrap();
+    let json = &json["profile"];
+    let first = &json["places"][0];
+    assert_eq!(first["function"], "step()", "{json}");
+    let lines = ["step", "compute"].map(|mark| built.line(mark));
+    assert!(
+        lines.contains(&first["place"].as_str().unwrap().to_owned()),
+        "{json}"
+    );
+    assert_eq!(first["ranks"][0]["name"], 1, "{json}");
+    let looks = |rank: usize, of: &str| json["ranks"][rank][of].as_u64().unwrap();
+    for (rank, what) in [(0, "waits"), (1, "runs"), (2, "waits")] {
+        let all = looks(rank, "runs") + looks(rank, "waits") + looks(rank, "sleeps");
+        assert!(
+            all > 0 && 2 * looks(rank, what) > all,
+            "rank {rank}: {json}"
+        );
+    }
+    assert_eq!(json["waits"][0]["name"], "MPI_Barrier", "{json}");
+    let whole = json["functions"].as_array().unwrap();
+    assert!(whole.iter().any(|f| f["name"] == "main()"), "{json}");
+    let text = profile(&[]);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    assert!(
+        text.contains("step()") && text.contains("MPI_Barrier"),
+        "{text}"
+    );
+    let none = run(command(margay(), 30).args(["profile", "1"]));
+    let err = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(
+        !none.status.success() && err.contains("process 1 ("),
+        "{err}"
+    );
+}
+
+#[test]
+fn an_error_names_the_lines_of_calls_that_do_not_match() {
+    let built = Built::mpi("-O1 -g");
+    let (status, _, err) = {
+        let ended = Job::start(&Words::mpiexec(60, 2, &built.path(), "differ"), 60).ended();
+        (ended.status, ended.out, ended.err)
+    };
+    assert!(!status.success(), "{err}");
+    for (call, mark) in [("MPI_Allreduce", "allreduce"), ("MPI_Bcast", "bcast")] {
+        let of_ranks = format!("{call} of 2 ranks");
+        let line = err
+            .lines()
+            .find(|line| line.contains("last operation of rank") && line.contains(&of_ranks));
+        let at = format!(" at {}", built.line(mark));
+        assert!(
+            line.is_some_and(|line| line.contains(&at)),
+            "{call}{at}: {err}"
+        );
+    }
+}
+
+#[test]
 fn a_crash_shows_where_the_others_are() {
     if !may_trace() {
         return;

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use margay_job_observe::calls;
+use margay_job_observe::calls::{self, CallView};
 use margay_job_observe::crash::{Crash, core_files_are_written};
 use margay_job_observe::places::Places;
 use margay_job_observe::posted::Posted;
@@ -19,6 +19,8 @@ use crate::verdict::{Cause, Failure};
 
 /// Groups of ranks that the report of a crash shows.
 const MOST_GROUPS: usize = 8;
+/// Ranks whose last operations the report of an error looks at.
+const MOST_RANKS: usize = 16;
 /// Calls of a rank that the report of its crash shows.
 const LAST_CALLS: usize = 5;
 
@@ -42,6 +44,7 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
     // Programs of other libraries than MPI neither initialize nor finalize.
     let last = known.map_or_else(String::new, |r| peers.call(r));
     let other = !last.is_empty() && !last.starts_with("MPI");
+    let at = known.map_or_else(String::new, |r| line_of_call(peers, r, &last));
     let crash = crash(job, &failure, peers);
     let (what, hint) = match failure.cause {
         Cause::Signal {
@@ -95,12 +98,13 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
             wrapped_signal(code),
         ),
         Cause::Aborted(code) if other => (format!("ended the job with code {code}"), String::new()),
-        Cause::Aborted(code) if last.is_empty() || last == "MPI_Abort" => {
-            (format!("called MPI_Abort with code {code}"), String::new())
-        }
+        Cause::Aborted(code) if last.is_empty() || last == "MPI_Abort" => (
+            format!("called MPI_Abort with code {code}{at}"),
+            String::new(),
+        ),
         Cause::Aborted(code) => (
             format!(
-                "got an error in {last} (see above), and its error handler (MPI_ERRORS_ARE_FATAL or MPI_ERRORS_ABORT) \
+                "got an error in {last}{at} (see above), and its error handler (MPI_ERRORS_ARE_FATAL or MPI_ERRORS_ABORT) \
                  ended the job with code {code}"
             ),
             String::new(),
@@ -114,12 +118,12 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
                 " while it waited in {}",
                 wait_in_words(peers, &Posted::default(), r, &w)
             ),
-            None if other => format!("; its last call was {name}"),
+            None if other => format!("; its last call was {name}{at}"),
             // Noted when the rank has joined.
             None if name == "MPI_Init" || name == "MPI_Init_thread" => {
                 format!(" outside MPI, after {name}")
             }
-            None => format!("; its last MPI call was {name}"),
+            None => format!("; its last MPI call was {name}{at}"),
         }
     });
     let survived = job.continue_on_failure && failure.may_be_survived();
@@ -147,7 +151,56 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
     if ends && failure.is_crash() && !job.quiet {
         text.push_str(&meanwhile(launcher, peers, rank));
     }
+    let is_error = matches!(failure.cause, Cause::Aborted(_)) && !other && last != "MPI_Abort";
+    if is_error && known.is_some() && !job.quiet {
+        text.push_str(&before_the_error(launcher, peers, rank));
+    }
     text
+}
+
+/// The last operations with others of a rank that got an error and of the others: ranks that call
+/// different operations show their lines here.
+fn before_the_error(launcher: &str, peers: &dyn Peers, rank: u32) -> String {
+    let operation = |rank: u32| {
+        let calls = calls::last_calls(peers, rank, LAST_CALLS).unwrap_or_default();
+        let with_others = |call: &CallView| !call.what.is_empty() && call.line.is_some();
+        calls
+            .into_iter()
+            .rev()
+            .find(with_others)
+            .map(|call| call.what_and_where())
+    };
+    let others = (0..peers.size()).filter(|&other| other != rank);
+    let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
+    for rank in [rank].into_iter().chain(others).take(MOST_RANKS) {
+        let Some(operation) = operation(rank) else {
+            continue;
+        };
+        match groups.iter_mut().find(|(other, _)| *other == operation) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((operation, vec![rank])),
+        }
+    }
+    groups.truncate(MOST_GROUPS);
+    let line = |(operation, ranks): &(String, Vec<u32>)| {
+        let mut ranks = ranks.clone();
+        ranks.sort_unstable();
+        let many = if ranks.len() == 1 { "" } else { "s" };
+        format!(
+            "{launcher}: last operation of rank{many} {}: {operation}\n",
+            rank_ranges(&ranks)
+        )
+    };
+    groups.iter().map(line).collect()
+}
+
+/// Where the program has made the last call of a rank, whose name is known: ` at ring.c:30`; nothing
+/// where no line is known.
+fn line_of_call(peers: &dyn Peers, rank: u32, call: &str) -> String {
+    match calls::last_calls(peers, rank, 1).as_deref() {
+        Ok([last]) if last.call == call && last.line.is_some() => format!(" at {}", last.place),
+        _ => String::new(),
+    }
 }
 
 /// The last calls of a rank that has crashed, the newest last.

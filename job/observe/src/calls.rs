@@ -30,10 +30,10 @@ pub struct CallView {
 }
 
 impl CallView {
-    /// As a line: `0.003 s ago  MPI_Send to rank 2, tag 7, 8 bytes at ring.c:30`.
+    /// What it does and from where: `MPI_Send to rank 2, tag 7, 8 bytes at ring.c:30`.
     #[must_use]
-    pub fn line(&self) -> String {
-        let mut text = format!("{:>9.4} s ago  {}", self.ago_s, self.call);
+    pub fn what_and_where(&self) -> String {
+        let mut text = self.call.clone();
         if !self.what.is_empty() {
             text += " ";
             text += &self.what;
@@ -42,6 +42,13 @@ impl CallView {
             text += " at ";
             text += &self.place;
         }
+        text
+    }
+
+    /// As a line: `0.003 s ago  MPI_Send to rank 2, tag 7, 8 bytes at ring.c:30`.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let mut text = format!("{:>9.4} s ago  {}", self.ago_s, self.what_and_where());
         match self.took_s {
             None => text += ", not finished",
             Some(took) if took >= 0.001 => text += &format!(", took {took:.3} s"),

@@ -41,6 +41,12 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "";
     if (!strcmp(what, "receives")) {
         sum += receive((rank + 1) % size, 5);
+    } else if (!strcmp(what, "differ")) {
+        int data[2] = {0, 0};
+        if (rank == 0)
+            MPI_Allreduce(&data[0], &data[1], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD); /* LINE allreduce */
+        else
+            MPI_Bcast(data, 1, MPI_INT, 0, MPI_COMM_WORLD); /* LINE bcast */
     } else if (!strcmp(what, "tags")) {
         static int big[100000];
         if (rank == 0)
