@@ -5,8 +5,11 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use flate2::read::GzDecoder;
 
 use crate::options::FortranOptions;
 
@@ -33,16 +36,18 @@ const LIBRARY: &str = "libmargay_mpifort.so.1";
 pub fn build(options: &FortranOptions) -> Result<(), String> {
     let tree = tree()?;
     let prefix = options.prefix.clone().unwrap_or_else(|| tree.clone());
-    let sources = tree.join("share/margay/fortran");
-    if !sources.join(MODULES[0]).exists() {
+    let carried = tree.join("share/margay/fortran");
+    if !carried.join(MODULES[0]).exists() {
         return Err(format!(
             "{} has no Fortran sources; use the margay of an installed tree",
-            sources.display()
+            carried.display()
         ));
     }
     let folder = std::env::temp_dir().join(format!("margay-fortran-{}", std::process::id()));
-    fs::create_dir_all(&folder).map_err(|e| failed("make", &folder, &e))?;
-    let built = compile(options, &tree, &sources, &folder)
+    let sources = folder.join("sources");
+    fs::create_dir_all(&sources).map_err(|e| failed("make", &sources, &e))?;
+    let built = unpack(&carried, &sources)
+        .and_then(|()| compile(options, &tree, &sources, &folder))
         .and_then(|objects| link(options, &tree, &prefix, &folder, &objects))
         .and_then(|()| install(&sources, &folder, &prefix));
     let _ = fs::remove_dir_all(&folder);
@@ -52,6 +57,26 @@ pub fn build(options: &FortranOptions) -> Result<(), String> {
         options.fc,
         prefix.join("include").display()
     );
+    Ok(())
+}
+
+/// Copies the sources that the tree carries, of which it keeps large ones packed by gzip.
+fn unpack(carried: &Path, sources: &Path) -> Result<(), String> {
+    for entry in fs::read_dir(carried).map_err(|e| failed("read", carried, &e))? {
+        let from = entry.map_err(|e| failed("read", carried, &e))?.path();
+        let to = sources.join(from.file_name().unwrap_or_default());
+        if from.extension().is_some_and(|e| e == "gz") {
+            let to = to.with_extension("");
+            fs::File::open(&from)
+                .and_then(|packed| {
+                    let mut unpacked = fs::File::create(&to)?;
+                    io::copy(&mut GzDecoder::new(packed), &mut unpacked)
+                })
+                .map_err(|e| failed("unpack", &from, &e))?;
+        } else {
+            fs::copy(&from, &to).map_err(|e| failed("copy", &from, &e))?;
+        }
+    }
     Ok(())
 }
 

@@ -4,11 +4,14 @@
 //! started with.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 use crate::command::output;
 use crate::layout::{FILES, LINKS, installed};
@@ -156,7 +159,7 @@ pub fn build(to: &Path) -> Result<()> {
             0o644,
         )?;
     }
-    fortran_sources(&to.join("share/margay/fortran"))?;
+    put_sources(&to.join("share/margay/fortran"), &packed(fortran_files()?)?)?;
     for (link, target) in LINKS {
         relink(target, &to.join(link))?;
     }
@@ -465,6 +468,11 @@ fn remove_held_modules(include: &Path) -> Result<()> {
 /// # Errors
 /// When a definition is not understood or a file cannot be written.
 pub fn fortran_sources(to: &Path) -> Result<()> {
+    put_sources(to, &fortran_files()?)
+}
+
+/// Those sources, by name.
+fn fortran_files() -> Result<Vec<(String, Vec<u8>)>> {
     let mut files: Vec<(String, Vec<u8>)> = fortran::print(workspace())
         .map_err(|error| anyhow::anyhow!(error))?
         .into_iter()
@@ -483,7 +491,28 @@ pub fn fortran_sources(to: &Path) -> Result<()> {
             files.push((name.to_string_lossy().into_owned(), fs::read(&path)?));
         }
     }
-    for (name, bytes) in &files {
+    Ok(files)
+}
+
+/// Packs the large ones by gzip, as `margay fortran` unpacks them: the three that are printed for
+/// all functions take a twentieth of the tree, and nobody reads them.
+fn packed(files: Vec<(String, Vec<u8>)>) -> Result<Vec<(String, Vec<u8>)>> {
+    const LARGE: usize = 100_000;
+    let pack = |(name, bytes): (String, Vec<u8>)| {
+        if bytes.len() < LARGE {
+            return Ok((name, bytes));
+        }
+        // Without a name and a time: two builds make the same bytes.
+        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+        packed.write_all(&bytes)?;
+        Ok((format!("{name}.gz"), packed.finish()?))
+    };
+    files.into_iter().map(pack).collect()
+}
+
+/// Puts the sources into a folder, alone.
+fn put_sources(to: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
+    for (name, bytes) in files {
         put(bytes, &to.join(name), 0o644)?;
     }
     // What an earlier version had would be compiled as well.
