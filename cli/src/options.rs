@@ -170,8 +170,8 @@ pub struct WhyOptions {
     pub json: bool,
 }
 
-/// Say in which functions and lines the ranks of a running job spend their time, by looking at their
-/// stacks: the program needs no preparation and no restart.
+/// Say in which functions and lines the ranks of a running job spend their time, by looking at
+/// their stacks: the program needs no preparation and no restart.
 #[derive(Clone, Debug, Args)]
 pub struct ProfileOptions {
     /// The job: the process id of its mpiexec, as showmesh prints it [default: the only one]

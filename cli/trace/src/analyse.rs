@@ -286,8 +286,8 @@ impl Analysis {
         }
     }
 
-    /// Waits for what another rank does with a window. Which target and which window it is the records
-    /// do not say: it is the last call within the wait that may have ended it.
+    /// Waits for what another rank does with a window. Which target and which window it is the
+    /// records do not say: it is the last call within the wait that may have ended it.
     fn windows(&mut self, trace: &Trace, calls: &Calls) {
         const PUT: [&str; 4] = ["MPI_Put", "MPI_Get", "MPI_Accumulate", "MPI_Fetch_and_op"];
         let starts: Vec<&str> = ["MPI_Win_start", "MPI_Win_complete"]

@@ -2,9 +2,9 @@
 //!
 //! The cost of a wait is divided among what the rank that was waited for did longer than the one
 //! that waited, since both were last in step, and its own waits meanwhile, whose causes pay in turn
-//! (Böhme, Geimer, Wolf, Arnold: "Identifying the root causes of wait states in large-scale parallel
-//! applications", ICPP 2010). So a rank that works no more than the others is not blamed for having
-//! begun late.
+//! (Böhme, Geimer, Wolf, Arnold: "Identifying the root causes of wait states in large-scale
+//! parallel applications", ICPP 2010). So a rank that works no more than the others is not blamed
+//! for having begun late.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -53,31 +53,10 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
         } => {
             let (name, meaning) = signal::describe(signal);
             let core = if core_dumped { ", core dumped" } else { "" };
-            let hint = match signal {
-                signal::SIGKILL => {
-                    "somebody killed it, or the kernel did because memory ran out (see dmesg, and \
-                     the container's memory limit)"
-                        .to_owned()
-                }
-                signal::SIGSEGV
-                | signal::SIGBUS
-                | signal::SIGABRT
-                | signal::SIGFPE
-                | signal::SIGILL => match (&crash, core_files_are_written()) {
-                    (Some(_), _) => String::new(),
-                    (None, true) if !core_dumped => {
-                        "allow core files (ulimit -c unlimited), build with -g \
-                         -fsanitize=address, or run this rank under a debugger, to see where"
-                            .to_owned()
-                    }
-                    (None, _) => "build with -g -fsanitize=address, or run this rank under a \
-                                  debugger, to see where"
-                        .to_owned(),
-                },
-                signal::SIGXCPU | signal::SIGXFSZ => "raise the limit (ulimit)".to_owned(),
-                _ => String::new(),
-            };
-            (format!("was killed by {name} ({meaning}{core})"), hint)
+            (
+                format!("was killed by {name} ({meaning}{core})"),
+                hint_of_signal(signal, core_dumped, crash.is_some()).to_owned(),
+            )
         }
         Cause::BeforeInit(code) => (
             format!("exited with code {code} before MPI_Init"),
@@ -158,6 +137,28 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
     text
 }
 
+/// What helps a user whose rank was killed by a signal, where the crash itself `is_shown` or not.
+fn hint_of_signal(signal: i32, core_dumped: bool, is_shown: bool) -> &'static str {
+    match signal {
+        signal::SIGKILL => {
+            "somebody killed it, or the kernel did because memory ran out (see dmesg, and the \
+             container's memory limit)"
+        }
+        signal::SIGSEGV | signal::SIGBUS | signal::SIGABRT | signal::SIGFPE | signal::SIGILL
+            if !is_shown =>
+        {
+            if core_files_are_written() && !core_dumped {
+                "allow core files (ulimit -c unlimited), build with -g -fsanitize=address, or run \
+                 this rank under a debugger, to see where"
+            } else {
+                "build with -g -fsanitize=address, or run this rank under a debugger, to see where"
+            }
+        }
+        signal::SIGXCPU | signal::SIGXFSZ => "raise the limit (ulimit)",
+        _ => "",
+    }
+}
+
 /// The last operations with others of a rank that got an error and of the others: ranks that call
 /// different operations show their lines here.
 fn before_the_error(launcher: &str, peers: &dyn Peers, rank: u32) -> String {
@@ -194,8 +195,8 @@ fn before_the_error(launcher: &str, peers: &dyn Peers, rank: u32) -> String {
     groups.iter().map(line).collect()
 }
 
-/// Where the program has made the last call of a rank, whose name is known: ` at ring.c:30`; nothing
-/// where no line is known.
+/// Where the program has made the last call of a rank, whose name is known: ` at ring.c:30`;
+/// nothing where no line is known.
 fn line_of_call(peers: &dyn Peers, rank: u32, call: &str) -> String {
     match calls::last_calls(peers, rank, 1).as_deref() {
         Ok([last]) if last.call == call && last.line.is_some() => format!(" at {}", last.place),

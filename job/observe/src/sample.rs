@@ -91,7 +91,8 @@ struct Looking {
     sampler: Sampler,
 }
 
-/// Looks at a job until the time is over, all its ranks have finalized or ended, or `ended` says so.
+/// Looks at a job until the time is over, all its ranks have finalized or ended, or `ended` says
+/// so.
 ///
 /// # Errors
 /// When there is no such job, or no rank of it runs on this host: a text with the remedy.

@@ -1,9 +1,9 @@
 //! Loops that are cut into tasks.
 //!
 //! A grain of one iteration makes more tasks than anybody could keep, and each is over in
-//! nanoseconds. So one task of the runtime stands for a range of the loop's tasks. The worker that runs
-//! it leaves its upper halves to others until what is left is short, and executes those, one task
-//! after the other.
+//! nanoseconds. So one task of the runtime stands for a range of the loop's tasks. The worker that
+//! runs it leaves its upper halves to others until what is left is short, and executes those, one
+//! task after the other.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;

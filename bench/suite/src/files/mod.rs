@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | [`plan`] | what is run |
 //! | [`evaluation`] | buckets, frequencies, and what they predict |
-//! | [`table`], [`panels`] | the evaluation as tables and as panels of the picture |
+//! | `table`, `panels` | the evaluation as tables and as panels of the picture |
 
 pub mod evaluation;
 pub(crate) mod panels;
