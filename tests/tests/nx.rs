@@ -148,7 +148,8 @@ fn a_program_may_end_without_saying_so() {
     // One that exits with another code does not end the others, and what it has sent arrives.
     let output = run(mpiexec(3).arg(&executable).arg("exit"));
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    let text = "exited with code 3; its last call was csend; the other ranks continue";
+    let text =
+        "exited with code 3; its last call was csend at errors.c:96; the other ranks continue";
     assert!(said(&output).contains(text), "{}", said(&output));
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
@@ -199,12 +200,12 @@ fn other_ends_are_reported() {
         (
             "child",
             3,
-            "exited with code 3; its last call was csend; the other ranks continue",
+            "exited with code 3; its last call was csend at ends.c:54; the other ranks continue",
         ),
         (
             "in MPI",
             1,
-            "exited with code 0 without MPI_Finalize; its last call was csend; the job has been ended",
+            "exited with code 0 without MPI_Finalize; its last call was csend at ends.c:54; the job has been ended",
         ),
     ] {
         let output = run(mpiexec(4).arg(&executable).arg(way));

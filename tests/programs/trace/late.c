@@ -19,7 +19,7 @@ int main(int argc, char **argv)
     int next = (rank + 1) % size, before = (rank + size - 1) % size;
     for (int step = 0; step < 10; step++) {
         MPI_Request request;
-        compute(rank == 1 ? 0.03 : 0.001);
+        compute(rank == 1 ? 0.03 : 0.004);
         MPI_Isend(&rank, 1, MPI_INT, next, step, MPI_COMM_WORLD, &request); /* LINE send */
         MPI_Recv(&got, 1, MPI_INT, before, step, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* LINE receive */
         MPI_Wait(&request, MPI_STATUS_IGNORE);

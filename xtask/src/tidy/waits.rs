@@ -1,9 +1,9 @@
 //! The places that wait: nothing else spins, sleeps or blocks.
 //!
-//! A place waits when its code, outside of tests, has one of the words of `words`: it lets time pass,
-//! sleeps on a futex, a condition, a descriptor, a channel, a thread or a child. Locks around short
-//! work are no such places, nor is code that asks one of these places to wait (`Rank::wait`). What
-//! cannot be seen in words is a read of a pipe that blocks.
+//! A place waits when its code, outside of tests, has one of the words of `words`: it lets time
+//! pass, sleeps on a futex, a condition, a descriptor, a channel, a thread or a child. Locks around
+//! short work are no such places, nor is code that asks one of these places to wait (`Rank::wait`).
+//! What cannot be seen in words is a read of a pipe that blocks.
 //!
 //! The table is the list. `ARCHITECTURE.md` says the same under rule 6, for readers. A commit that
 //! moves a file changes its path in both; one that needs a new place that waits says here why none
