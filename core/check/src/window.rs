@@ -270,7 +270,9 @@ impl Checker {
                 .members
                 .get(usize::try_from(record.number(6)).ok()?)?;
             let target = self.process_of(*rank)?;
-            Some(!window.units.contains_key(&target) && !self.processes[target].has_ended)
+            let target_of = &self.processes[target];
+            let is_gone = target_of.has_ended && target_of.waiting.is_empty();
+            Some(!window.units.contains_key(&target) && !is_gone)
         };
         target().unwrap_or(false)
     }

@@ -1,6 +1,6 @@
 //! Records of small programs, and what is found in them.
 
-use margay_core_check::{Checker, End, Finding, Item, Kind, Phase, Record};
+use margay_core_check::{Checker, End, Ended, Finding, Item, Kind, Phase, Record};
 
 const WORLD: i64 = 0x101;
 const INT: i64 = 0x209;
@@ -344,4 +344,30 @@ fn after_a_collective_call_that_failed_none_are_compared() {
     world.reduce(0, "MPI_Allreduce", SUM);
     world.barrier(1);
     assert_eq!(world.found(), []);
+}
+
+#[test]
+fn a_target_that_has_ended_before_its_records_are_handled_is_known() {
+    const WINDOW: i64 = 0x500;
+    let fence = |world: &mut World, rank: usize| {
+        world.before(rank, "MPI_Win_fence", numbers(&[WINDOW, 0]));
+        world.after(rank, "MPI_Win_fence", numbers(&[WINDOW, 0]));
+    };
+    let mut world = World::new(3);
+    let make = |world: &mut World, rank: usize| {
+        let items = numbers(&[4096, 4, 4, WORLD]);
+        world.before(rank, "MPI_Win_create", items);
+        world.after(rank, "MPI_Win_create", numbers(&[WINDOW, 4096, 4, 4]));
+        fence(world, rank);
+    };
+    // All records of the target come before those of the others, and its connection is closed.
+    make(&mut world, 1);
+    fence(&mut world, 1);
+    world.checker.ended(1, Ended::Closed);
+    for rank in [0, 2] {
+        make(&mut world, rank);
+        let put = numbers(&[8192, 1, INT, 0, 0, 0x200, 1, 0, 1, 4, INT, 0, WINDOW]);
+        world.call(rank, "MPI_Put", put);
+    }
+    assert_eq!(world.found(), [Kind::Conflict]);
 }
