@@ -28,7 +28,7 @@ SEND(MPI_Rsend)
     {                                                                                                                  \
         void *site = SITE_OF_CALLER;                                                                                   \
         margay_check_record(BEFORE, #name, site, 0, DATA "iih", OF(buf, count, datatype), peer, tag, comm);            \
-        int code = PNAMED(name)(buf, count, datatype, peer, tag, comm, request);                                       \
+        int code = AS_PROGRAM(PNAMED(name)(buf, count, datatype, peer, tag, comm, request));                           \
         if (code == MPI_SUCCESS) {                                                                                     \
             margay_check_begin(*request, use, buf, count, datatype);                                                   \
         }                                                                                                              \
@@ -132,7 +132,7 @@ int NAMED(MPI_Isendrecv_replace)(void *buf, COUNT count, MPI_Datatype datatype, 
     {                                                                                                                  \
         void *site = SITE_OF_CALLER;                                                                                   \
         margay_check_record(BEFORE, #iname, site, 0, items, __VA_ARGS__);                                              \
-        int code = PNAMED(iname)(UNPACK arguments, request);                                                           \
+        int code = AS_PROGRAM(PNAMED(iname)(UNPACK arguments, request));                                               \
         if (code == MPI_SUCCESS) {                                                                                     \
             margay_check_begin_collective(#iname, *request, items, __VA_ARGS__);                                               \
         }                                                                                                              \
@@ -362,7 +362,7 @@ int NAMED(MPI_Op_create)(USER_FUNCTION *function, int commute, MPI_Op *op)
     {                                                                                                                  \
         void *site = SITE_OF_CALLER;                                                                                   \
         margay_check_record(BEFORE, #name, site, 0, ACCESS, PARTS parts);                                              \
-        int code = PNAMED(name)(UNPACK arguments);                                                                     \
+        int code = AS_PROGRAM(PNAMED(name)(UNPACK arguments));                                                         \
         if (code == MPI_SUCCESS && rank >= 0) {                                                                        \
             margay_check_put(site, win, rank, UNPACK sent);                                                            \
         }                                                                                                              \

@@ -41,7 +41,7 @@
 int MPI_Init(int *argc, char ***argv)
 {
     void *site = SITE_OF_CALLER;
-    int code = PMPI_Init(argc, argv);
+    int code = AS_PROGRAM(PMPI_Init(argc, argv));
     margay_check_hello();
     margay_check_record(AFTER, "MPI_Init", site, code, "i", MPI_THREAD_SINGLE);
     return code;
@@ -50,7 +50,7 @@ int MPI_Init(int *argc, char ***argv)
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
     void *site = SITE_OF_CALLER;
-    int code = PMPI_Init_thread(argc, argv, required, provided);
+    int code = AS_PROGRAM(PMPI_Init_thread(argc, argv, required, provided));
     margay_check_hello();
     margay_check_record(AFTER, "MPI_Init", site, code, "i", *provided);
     return code;
@@ -74,7 +74,7 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status)
     MPI_Request before = *request;
     margay_check_look(site, 1, &before);
     margay_check_record(BEFORE, "MPI_Wait", site, 0, "H", 1, &before);
-    int code = PMPI_Wait(request, status);
+    int code = AS_PROGRAM(PMPI_Wait(request, status));
     margay_check_record(AFTER, "MPI_Wait", site, code, "HS", 1, &before, code == MPI_SUCCESS, status);
     margay_check_end(1, &before, request);
     return code;
@@ -86,7 +86,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
     void *site = SITE_OF_CALLER;
     MPI_Request before = *request;
     margay_check_look(site, 1, &before);
-    int code = PMPI_Test(request, flag, status);
+    int code = AS_PROGRAM(PMPI_Test(request, flag, status));
     if (code == MPI_SUCCESS && *flag) {
         margay_check_record(AFTER, "MPI_Test", site, code, "HS", 1, &before, 1, status);
         margay_check_end(1, &before, request);
@@ -114,7 +114,7 @@ int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses)
         margay_check_look(site, count, before);
     }
     margay_check_record(BEFORE, "MPI_Waitall", site, 0, "H", before == NULL ? 0 : count, before);
-    int code = PMPI_Waitall(count, requests, statuses);
+    int code = AS_PROGRAM(PMPI_Waitall(count, requests, statuses));
     int done = code == MPI_SUCCESS && before != NULL && statuses != MPI_STATUSES_IGNORE ? count : 0;
     margay_check_record(AFTER, "MPI_Waitall", site, code, "HS", before == NULL ? 0 : count, before, done, statuses);
     if (before != NULL) {
@@ -134,7 +134,7 @@ int MPI_Testall(int count, MPI_Request *requests, int *flag, MPI_Status *statuse
     if (before != NULL) {
         margay_check_look(site, count, before);
     }
-    int code = PMPI_Testall(count, requests, flag, statuses);
+    int code = AS_PROGRAM(PMPI_Testall(count, requests, flag, statuses));
     if (before != NULL && code == MPI_SUCCESS && *flag) {
         margay_check_record(AFTER, "MPI_Testall", site, code, "HS", count, before,
                             statuses == MPI_STATUSES_IGNORE ? 0 : count, statuses);
@@ -165,7 +165,7 @@ int MPI_Waitany(int count, MPI_Request *requests, int *index, MPI_Status *status
         margay_check_look(site, count, before);
     }
     margay_check_record(BEFORE, "MPI_Waitany", site, 0, "H", before == NULL ? 0 : count, before);
-    int code = PMPI_Waitany(count, requests, index, status);
+    int code = AS_PROGRAM(PMPI_Waitany(count, requests, index, status));
     one_done("MPI_Waitany", site, code, count, code == MPI_SUCCESS ? *index : -1, before, requests, status);
     return code;
 }
@@ -178,7 +178,7 @@ int MPI_Testany(int count, MPI_Request *requests, int *index, int *flag, MPI_Sta
     if (before != NULL) {
         margay_check_look(site, count, before);
     }
-    int code = PMPI_Testany(count, requests, index, flag, status);
+    int code = AS_PROGRAM(PMPI_Testany(count, requests, index, flag, status));
     one_done("MPI_Testany", site, code, count, code == MPI_SUCCESS && *flag ? *index : -1, before, requests, status);
     return code;
 }
@@ -210,7 +210,7 @@ static void some_done(const char *name, void *site, int code, int count, int don
             margay_check_look(site, count, before);                                                                    \
         }                                                                                                              \
         margay_check_record(BEFORE, #name, site, 0, "H", before == NULL ? 0 : count, before);                          \
-        int code = P##name(count, requests, done, indices, statuses);                                                  \
+        int code = AS_PROGRAM(P##name(count, requests, done, indices, statuses));                                      \
         some_done(#name, site, code, count, code == MPI_SUCCESS ? *done : 0, indices, before, requests, statuses);     \
         free(own);                                                                                                     \
         return code;                                                                                                   \
@@ -260,7 +260,7 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
 {
     WITH_STATUS(status);
     void *site = SITE_OF_CALLER;
-    int code = PMPI_Improbe(source, tag, comm, flag, message, status);
+    int code = AS_PROGRAM(PMPI_Improbe(source, tag, comm, flag, message, status));
     if (code == MPI_SUCCESS && *flag) {
         margay_check_record(BEFORE, "MPI_Mprobe", site, 0, "iih", source, tag, comm);
         margay_check_record(AFTER, "MPI_Mprobe", site, code, "hS", *message, 1, status);

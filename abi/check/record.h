@@ -59,12 +59,15 @@ void margay_check_hello(void);
 /* Of a Fortran program, that of its own call. */
 const void *margay_program_address(const void *address);
 #define SITE_OF_CALLER ((void *)margay_program_address(__builtin_return_address(0)))
+/* The library's own function, which takes the call for the program's: its reports name the line there, not this library. */
+void margay_called_from(const void *address);
+#define AS_PROGRAM(invoke) (margay_called_from(site), invoke)
 
 /* The call itself, a record before it and one after it. */
 #define CALL(name, invoke, before, after)                                                                             \
     void *site = SITE_OF_CALLER;                                                                                       \
     margay_check_record(BEFORE, name, site, 0, UNPACK before);                                                         \
-    int code = invoke;                                                                                                 \
+    int code = AS_PROGRAM(invoke);                                                                                     \
     margay_check_record(AFTER, name, site, code, UNPACK after);                                                        \
     return code
 #define UNPACK(...) __VA_ARGS__

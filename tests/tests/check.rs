@@ -99,6 +99,22 @@ fn a_right_program_is_right() {
 }
 
 #[test]
+fn what_ends_a_job_has_the_lines_of_the_program_and_is_no_error_free_end() {
+    let wrong = Wrong::build();
+    let said = text(&wrong.run("argument"));
+    let error = format!(
+        "got an error in MPI_Send at {} (see above)",
+        line("argument")
+    );
+    assert!(said.contains(&error), "{said}");
+    let said = text(&wrong.run("crossed"));
+    assert!(said.contains("mpiexec: deadlock: "), "{said}");
+    assert!(said.contains(&format!("{} in ", line("crossed"))), "{said}");
+    let summary = "mpiexec: check: the job ended with code 1; no other error found";
+    assert!(said.contains(summary), "{said}");
+}
+
+#[test]
 fn the_exit_status_of_the_job_stays_and_programs_without_mpi_run() {
     let check = |program: &str, word: &str| {
         let mut mpiexec = command(stage().join("bin/mpiexec"), 60);

@@ -75,11 +75,9 @@ fn run(name: &str, words: &[OsString]) -> Result<u8, String> {
     listening.watch(child);
     let mut report = Report::new(name, Places::new(&margay));
     let status = follow(launcher, &listening, &events, &mut report)?;
-    let found = report.end();
-    Ok(match code(status) {
-        0 if found => 1,
-        code => code,
-    })
+    let code = code(status);
+    let found = report.end(code);
+    Ok(if code == 0 && found { 1 } else { code })
 }
 
 /// Starts the launcher as the user called it, with the hooks.

@@ -48,11 +48,14 @@ impl Report {
         }
     }
 
-    /// Prints the summary; returns whether anything was found.
-    pub fn end(&mut self) -> bool {
+    /// Prints the summary; returns whether anything was found. `code` is that of the job.
+    pub fn end(&mut self, code: u8) -> bool {
         let total: u32 = self.counts.values().sum();
         if total == 0 {
-            self.line("check: no errors found");
+            self.line(&match code {
+                0 => "check: no errors found".to_owned(),
+                code => format!("check: the job ended with code {code}; no other error found"),
+            });
             return false;
         }
         let kinds: Vec<String> = (self.counts.iter())

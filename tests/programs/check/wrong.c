@@ -186,6 +186,16 @@ static void start(void)
     MPI_Request_free(&request);
 }
 
+/* A right program by its calls alone, of which two ranks can never go on. */
+static void crossed(void)
+{
+    int number = 1;
+    if (rank < 2) {
+        MPI_Recv(&number, 1, MPI_INT, 1 - rank, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* LINE crossed */
+        MPI_Send(&number, 1, MPI_INT, 1 - rank, 3, MPI_COMM_WORLD);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -195,7 +205,7 @@ int main(int argc, char **argv)
                {"root", root},         {"lost", lost},           {"leak", leak},         {"written", written},
                {"overlap", overlap},   {"argument", argument},   {"committed", committed}, {"epoch", epoch},
                {"conflict", conflict}, {"race", race},           {"unmatched", unmatched}, {"tag", tag},
-               {"start", start}};
+               {"start", start},       {"crossed", crossed}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
