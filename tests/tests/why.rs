@@ -280,16 +280,29 @@ fn a_running_job_is_profiled_by_function_and_line() {
 #[test]
 fn an_error_names_the_lines_of_calls_that_do_not_match() {
     let built = Built::mpi("-O1 -g");
-    let (status, _, err) = {
-        let ended = Job::start(&Words::mpiexec(60, 2, &built.path(), "differ"), 60).ended();
-        (ended.status, ended.out, ended.err)
+    let report = |what: &str| {
+        let ended = Job::start(&Words::mpiexec(60, 2, &built.path(), what), 60).ended();
+        assert!(!ended.status.success(), "{what}: {}", ended.err);
+        ended.err
     };
-    assert!(!status.success(), "{err}");
+    let err = report("further");
+    let scatter = format!(
+        "MPI_Scatter of 2 ranks, root 0, 4 bytes at {}",
+        built.line("further")
+    );
+    let line = err
+        .lines()
+        .find(|line| line.contains("last operations of rank 0: "));
+    assert!(
+        line.is_some_and(|line| line.contains(&format!("{scatter}, then MPI_Allreduce"))),
+        "{err}"
+    );
+    let err = report("differ");
     for (call, mark) in [("MPI_Allreduce", "allreduce"), ("MPI_Bcast", "bcast")] {
         let of_ranks = format!("{call} of 2 ranks");
         let line = err
             .lines()
-            .find(|line| line.contains("last operation of rank") && line.contains(&of_ranks));
+            .find(|line| line.contains("last operation") && line.contains(&of_ranks));
         let at = format!(" at {}", built.line(mark));
         assert!(
             line.is_some_and(|line| line.contains(&at)),

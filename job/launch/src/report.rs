@@ -23,6 +23,9 @@ const MOST_GROUPS: usize = 8;
 const MOST_RANKS: usize = 16;
 /// Calls of a rank that the report of its crash shows.
 const LAST_CALLS: usize = 5;
+/// Operations of a rank that the report of an error shows, and calls among which they are found.
+const LAST_OPERATIONS: usize = 2;
+const LOOKED_AT: usize = 20;
 
 /// Returns the name of this machine, without asking anybody.
 #[must_use]
@@ -160,36 +163,38 @@ fn hint_of_signal(signal: i32, core_dumped: bool, is_shown: bool) -> &'static st
 }
 
 /// The last operations with others of a rank that got an error and of the others: ranks that call
-/// different operations show their lines here.
+/// different operations show their lines here. A rank whose part was done before the error was
+/// found has gone on, so that it is the operation before its last one.
 fn before_the_error(launcher: &str, peers: &dyn Peers, rank: u32) -> String {
-    let operation = |rank: u32| {
-        let calls = calls::last_calls(peers, rank, LAST_CALLS).unwrap_or_default();
-        let with_others = |call: &CallView| !call.what.is_empty() && call.line.is_some();
-        calls
-            .into_iter()
-            .rev()
-            .find(with_others)
-            .map(|call| call.what_and_where())
+    let operations = |rank: u32| {
+        let mut calls = calls::last_calls(peers, rank, LOOKED_AT).unwrap_or_default();
+        calls.retain(|call| !call.what.is_empty() && call.line.is_some());
+        let is_over = calls.last().is_some_and(|c| c.call == "MPI_Finalize");
+        let shown = calls.len().min(LAST_OPERATIONS + usize::from(is_over));
+        calls.split_off(calls.len() - shown)
     };
     let others = (0..peers.size()).filter(|&other| other != rank);
-    let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
+    let mut groups: Vec<(Vec<String>, Vec<u32>)> = Vec::new();
     for rank in [rank].into_iter().chain(others).take(MOST_RANKS) {
-        let Some(operation) = operation(rank) else {
-            continue;
-        };
-        match groups.iter_mut().find(|(other, _)| *other == operation) {
+        let operations = operations(rank);
+        let operations: Vec<_> = operations.iter().map(CallView::what_and_where).collect();
+        match groups.iter_mut().find(|(other, _)| *other == operations) {
+            _ if operations.is_empty() => {}
             Some((_, ranks)) => ranks.push(rank),
-            None => groups.push((operation, vec![rank])),
+            None => groups.push((operations, vec![rank])),
         }
     }
     groups.truncate(MOST_GROUPS);
-    let line = |(operation, ranks): &(String, Vec<u32>)| {
+    let line = |(operations, ranks): &(Vec<String>, Vec<u32>)| {
         let mut ranks = ranks.clone();
         ranks.sort_unstable();
-        let many = if ranks.len() == 1 { "" } else { "s" };
+        let plural = |n: usize| if n == 1 { "" } else { "s" };
         format!(
-            "{launcher}: last operation of rank{many} {}: {operation}\n",
-            rank_ranges(&ranks)
+            "{launcher}: last operation{} of rank{} {}: {}\n",
+            plural(operations.len()),
+            plural(ranks.len()),
+            rank_ranges(&ranks),
+            operations.join(", then "),
         )
     };
     groups.iter().map(line).collect()

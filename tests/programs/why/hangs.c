@@ -47,6 +47,12 @@ int main(int argc, char **argv)
             MPI_Allreduce(&data[0], &data[1], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD); /* LINE allreduce */
         else
             MPI_Bcast(data, 1, MPI_INT, 0, MPI_COMM_WORLD); /* LINE bcast */
+    } else if (!strcmp(what, "further")) {
+        /* Rank 0 has done its part of the scatter before rank 1 finds that they differ. */
+        int data[2] = {0, 0}, got = 0;
+        if (rank == 0)
+            MPI_Scatter(data, 1, MPI_INT, &got, 1, MPI_INT, 0, MPI_COMM_WORLD); /* LINE further */
+        MPI_Allreduce(&data[0], &data[1], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     } else if (!strcmp(what, "tags")) {
         static int big[100000];
         if (rank == 0)
