@@ -11,6 +11,7 @@
 
 int PMPI_Pcontrol(const int level, ...)
 {
+    FROM_PROGRAM;
     return margay_MPI_Pcontrol(level);
 }
 int MPI_Pcontrol(const int level, ...) __attribute__((alias("PMPI_Pcontrol")));
@@ -102,6 +103,7 @@ static struct key *key_of(abi_function copy, abi_function delete, void *extra_st
          (MPI_##Kind##_copy_attr_function * copy, MPI_##Kind##_delete_attr_function * delete, int *keyval,             \
           void *extra_state))                                                                                          \
     {                                                                                                                  \
+        FROM_PROGRAM;                                                                                                  \
         int e = margay_MPI_##Kind##_create_keyval(                                                                     \
             copy ? (abi_function)copy_##kind : NULL, delete ? (abi_function)delete_##kind : NULL, keyval,              \
             key_of((abi_function)copy, (abi_function) delete, extra_state));                                           \
@@ -114,6 +116,7 @@ ATTRIBUTES(Win, win, win)
 
 FACE(int, MPI_Keyval_create, (MPI_Copy_function * copy, MPI_Delete_function *delete, int *keyval, void *extra_state))
 {
+    FROM_PROGRAM;
     return PMPI_Comm_create_keyval(copy, delete, keyval, extra_state);
 }
 
@@ -136,6 +139,7 @@ static int *number(int keyval, int value)
 
 FACE(int, MPI_Comm_get_attr, (MPI_Comm comm, int keyval, void *value, int *flag))
 {
+    FROM_PROGRAM;
     int e = margay_MPI_Comm_get_attr(to_comm(comm), to_keyval(keyval), value, flag);
     if (e) return from_error(e);
     if (*flag && (keyval == MPI_HOST || keyval == MPI_IO || keyval == MPI_LASTUSEDCODE))
@@ -145,11 +149,13 @@ FACE(int, MPI_Comm_get_attr, (MPI_Comm comm, int keyval, void *value, int *flag)
 
 FACE(int, MPI_Attr_get, (MPI_Comm comm, int keyval, void *value, int *flag))
 {
+    FROM_PROGRAM;
     return PMPI_Comm_get_attr(comm, keyval, value, flag);
 }
 
 FACE(int, MPI_Win_get_attr, (MPI_Win win, int keyval, void *value, int *flag))
 {
+    FROM_PROGRAM;
     static int flavors[5], models[3];
     int e = margay_MPI_Win_get_attr(to_win(win), to_keyval(keyval), value, flag);
     if (e) return from_error(e);
@@ -227,11 +233,13 @@ void margay_face_op_language(MPI_Op op, margay_face_language *language, abi_func
 
 FACE(int, MPI_Op_create, (MPI_User_function * function, int commute, MPI_Op *op))
 {
+    FROM_PROGRAM;
     return op_create((abi_function)call_small, (abi_function)function, commute, op);
 }
 
 FACE(int, MPI_Op_create_c, (MPI_User_function_c * function, int commute, MPI_Op *op))
 {
+    FROM_PROGRAM;
     return op_create((abi_function)call_large, (abi_function)function, commute, op);
 }
 
@@ -265,6 +273,7 @@ static void call_with_state(void *in, void *inout, MPI_Count count, abi_handle d
 FACE(int, MPIX_Op_create_x,
      (MPIX_User_function_x * function, MPIX_Destructor_function *destructor, int commute, void *extra_state, MPI_Op *op))
 {
+    FROM_PROGRAM;
     abi_handle made = 0;
     struct state *s = function ? state_of((abi_function)function, destructor, extra_state) : NULL;
     int e = margay_MPIX_Op_create_x(s ? (abi_function)call_with_state : NULL, (abi_function)end_of_state, commute, s, op ? &made : NULL);
@@ -287,6 +296,7 @@ FACE(int, MPIX_Op_create_x,
     }                                                                                                                  \
     FACE(int, MPI_##Kind##_create_errhandler, (MPI_##Kind##_errhandler_function * function, MPI_Errhandler *made))     \
     {                                                                                                                  \
+        FROM_PROGRAM;                                                                                                  \
         abi_handle handle = 0;                                                                                         \
         int e = margay_MPIX_##Kind##_create_errhandler_x(function ? (abi_function)raise_##kind : NULL, NULL,           \
                                                          (void *)function, made ? &handle : NULL);                     \
@@ -297,6 +307,7 @@ FACE(int, MPIX_Op_create_x,
          (MPIX_##Kind##_errhandler_function_x * function, MPIX_Destructor_function *destructor, void *extra_state,     \
           MPI_Errhandler *made))                                                                                       \
     {                                                                                                                  \
+        FROM_PROGRAM;                                                                                                  \
         abi_handle handle = 0;                                                                                         \
         struct state *s = function ? state_of((abi_function)function, destructor, extra_state) : NULL;                 \
         int e = margay_MPIX_##Kind##_create_errhandler_x(s ? (abi_function)raise_##kind##_x : NULL,                     \
@@ -312,6 +323,7 @@ ERROR_HANDLERS(Session, session)
 
 FACE(int, MPI_Errhandler_create, (MPI_Handler_function * function, MPI_Errhandler *made))
 {
+    FROM_PROGRAM;
     return PMPI_Comm_create_errhandler(function, made);
 }
 
@@ -353,6 +365,7 @@ FACE(int, MPI_Grequest_start,
      (MPI_Grequest_query_function * query, MPI_Grequest_free_function *free_fn, MPI_Grequest_cancel_function *cancel,
       void *extra_state, MPI_Request *request))
 {
+    FROM_PROGRAM;
     abi_handle made = 0;
     struct operation *o = allocate(1, sizeof *o);
     *o = (struct operation){query, free_fn, cancel, extra_state};
@@ -395,6 +408,7 @@ CONVERSION(datarep_write_c, write, _c, MPI_Count)
          (const char *name, MPI_Datarep_conversion_function##suffix *read,                                             \
           MPI_Datarep_conversion_function##suffix *write, MPI_Datarep_extent_function *extent, void *extra_state))     \
     {                                                                                                                  \
+        FROM_PROGRAM;                                                                                                  \
         struct datarep *d = allocate(1, sizeof *d);                                                                    \
         *d = (struct datarep){(abi_function)read, (abi_function)write, extent, extra_state};                           \
         int e = margay_MPI_Register_datarep##suffix(name, read ? (abi_function)datarep_read##suffix : NULL,            \
@@ -428,6 +442,7 @@ FACE(int, MPI_Type_get_contents,
      (MPI_Datatype datatype, int max_integers, int max_addresses, int max_datatypes, int integers[],
       MPI_Aint addresses[], MPI_Datatype datatypes[]))
 {
+    FROM_PROGRAM;
     int n = 0, n_addresses = 0, n_types = 0, combiner = 0;
     int e = margay_MPI_Type_get_envelope(to_datatype(datatype), &n, &n_addresses, &n_types, &combiner);
     if (e) return from_error(e);
@@ -447,6 +462,7 @@ FACE(int, MPI_Type_get_contents_c,
      (MPI_Datatype datatype, MPI_Count max_integers, MPI_Count max_addresses, MPI_Count max_large_counts,
       MPI_Count max_datatypes, int integers[], MPI_Aint addresses[], MPI_Count large_counts[], MPI_Datatype datatypes[]))
 {
+    FROM_PROGRAM;
     MPI_Count n = 0, n_addresses = 0, n_large = 0, n_types = 0;
     int combiner = 0;
     int e = margay_MPI_Type_get_envelope_c(to_datatype(datatype), &n, &n_addresses, &n_large, &n_types, &combiner);
@@ -467,6 +483,7 @@ FACE(int, MPI_Type_get_contents_c,
 /* The handle would come with the completion of the request, in the form of the standard's ABI. So this one waits. */
 FACE(int, MPIX_Comm_ishrink, (MPI_Comm comm, MPI_Comm *made, MPI_Request *request))
 {
+    FROM_PROGRAM;
     int e = PMPIX_Comm_shrink(comm, made);
     return e ? e : PMPI_Ibarrier(MPI_COMM_SELF, request);
 }
@@ -483,6 +500,7 @@ FACE(int, MPI_Comm_spawn,
      (const char *command, char *argv[], int maxprocs, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *intercomm,
       int codes[]))
 {
+    FROM_PROGRAM;
     abi_handle made = 0;
     int e = margay_MPI_Comm_spawn(command, argv, maxprocs, to_info(info), root, to_comm(comm), intercomm ? &made : NULL, codes);
     from_codes(e, to_comm(comm), root, codes, maxprocs);
@@ -494,6 +512,7 @@ FACE(int, MPI_Comm_spawn_multiple,
      (int count, char *commands[], char **argvs[], const int maxprocs[], const MPI_Info infos[], int root, MPI_Comm comm,
       MPI_Comm *intercomm, int codes[]))
 {
+    FROM_PROGRAM;
     abi_handle made = 0, *c_infos = NULL;
     int rank = -1, all = 0;
     margay_MPI_Comm_rank(to_comm(comm), &rank);
@@ -514,6 +533,7 @@ FACE(int, MPI_T_event_get_info,
      (int index, char *name, int *name_len, int *verbosity, MPI_Datatype datatypes[], MPI_Aint displacements[],
       int *num_elements, MPI_T_enum *enumtype, MPI_Info *info, char *desc, int *desc_len, int *bind))
 {
+    FROM_PROGRAM;
     int room = datatypes && num_elements && *num_elements > 0 ? *num_elements : 0;
     abi_handle *types = allocate((size_t)room + 1, sizeof *types), made = 0;
     int e = margay_MPI_T_event_get_info(index, name, name_len, verbosity, room ? types : NULL, displacements, num_elements,

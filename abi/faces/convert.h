@@ -129,6 +129,11 @@ static inline void put_text(char *text, const char *value, size_t room, int *len
     result name parameters __attribute__((alias("P" #name)));                                                          \
     result P##name parameters
 
+/* First in each function that calls one of the library: says from where the program has called, which that one cannot see
+ * behind this one. Traces and reports name the line. */
+void margay_entered_from(const void *address);
+#define FROM_PROGRAM margay_entered_from(__builtin_return_address(0))
+
 /* Lengths of arrays with an element for each process, which the communicator knows; 0 when it is not valid. */
 __attribute__((visibility("hidden"))) int margay_face_peers(abi_handle comm);
 __attribute__((visibility("hidden"))) int margay_face_neighbors(abi_handle comm, int out);

@@ -79,6 +79,22 @@ fn all_that_differs_between_abis_is_as_the_program_expects() {
 }
 
 #[test]
+fn calls_have_the_lines_of_the_program() {
+    let source = fs::read_to_string(program("trace/late.c")).unwrap();
+    let send = source
+        .lines()
+        .position(|line| line.ends_with("/* LINE send */"));
+    let cause = format!("rank 1 at late.c:{} (MPI_Isend)", send.unwrap() + 1);
+    for other in OTHERS {
+        let folder = scratch();
+        let made = other.compile("trace/late.c", &[], folder.path());
+        let mut mpiexec = command(stage().join("bin/mpiexec"), 100);
+        let said = text(&run(mpiexec.args(["-n", "3", "-profile"]).arg(&made)));
+        assert!(said.contains(&cause), "{}: {said}", other.package);
+    }
+}
+
+#[test]
 fn a_path_in_the_program_does_not_lead_past_our_library() {
     for other in OTHERS {
         let folder = scratch();

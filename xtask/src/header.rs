@@ -26,9 +26,13 @@ const HEADER: &str = "abi/mpi/include/mpi.h";
 const EXTENSIONS: &str = "abi/mpi/include/mpi_ext.h";
 const SYMBOLS: &str = "abi/mpi/symbols.txt";
 
-/// What the Fortran bindings and the hooks of `mpiexec -check` call, so that the line of the
-/// program is known (`abi/process/src/origin.rs`).
-const ORIGIN: [&str; 2] = ["margay_called_from", "margay_program_address"];
+/// What the Fortran bindings, the hooks of `mpiexec -check` and the libraries of other ABIs call,
+/// so that the line of the program is known (`abi/process/src/origin.rs`).
+const ORIGIN: [&str; 3] = [
+    "margay_called_from",
+    "margay_entered_from",
+    "margay_program_address",
+];
 
 /// Writes all files; with `check` only compares them.
 ///

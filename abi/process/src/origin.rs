@@ -55,6 +55,34 @@ pub extern "C" fn margay_called_from(_address: *const c_void) {
     )
 }
 
+/// A library with the names of another ABI says from where the program has called it, before it
+/// calls functions of this library, which are entered behind their first instructions.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+#[cfg(target_arch = "x86_64")]
+pub extern "C" fn margay_entered_from(_address: *const c_void) {
+    naked_asm!(
+        "mov r11, qword ptr [rip + margay_return_address@GOTTPOFF]",
+        "mov qword ptr fs:[r11], rdi",
+        "ret",
+    )
+}
+
+/// A library with the names of another ABI says from where the program has called it, before it
+/// calls functions of this library, which are entered behind their first instructions.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+#[cfg(target_arch = "aarch64")]
+pub extern "C" fn margay_entered_from(_address: *const c_void) {
+    naked_asm!(
+        "adrp x17, :gottprel:margay_return_address",
+        "ldr x17, [x17, :gottprel_lo12:margay_return_address]",
+        "mrs x16, tpidr_el0",
+        "str x0, [x16, x17]",
+        "ret",
+    )
+}
+
 /// From where the program called, where a function was called from `address`: for the hooks of
 /// `mpiexec -check`.
 #[unsafe(no_mangle)]

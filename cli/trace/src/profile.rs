@@ -215,7 +215,9 @@ impl<'a> Profile<'a> {
         if !self.causes.is_empty() {
             text.push_str("\nWHY\n");
         }
-        for cause in self.causes.iter().take(5) {
+        // Of those that would be shown as 0.000 s, the first only.
+        let shown = (self.causes.iter().enumerate()).filter(|(n, c)| *n == 0 || c.ns >= 500_000);
+        for (_, cause) in shown.take(5) {
             self.cause(&mut text, cause);
         }
         self.traffic(&mut text);

@@ -289,7 +289,10 @@ impl Recording {
         let infos: Vec<SiteInfo> = (self.sites.all.iter().zip(frames))
             .map(|(site, frame)| SiteInfo {
                 call: site.call.clone(),
-                function: frame.function_text(),
+                function: match site.module.is_empty() {
+                    true => String::new(),
+                    false => frame.function_text(),
+                },
                 file: frame.file.unwrap_or_default(),
                 line: frame.line.unwrap_or(0),
                 module: site.module.clone(),

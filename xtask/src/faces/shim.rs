@@ -117,7 +117,9 @@ fn function(f: &Function) -> Result<String, String> {
     // What is asked for is the result itself.
     let is_answer = f.name.starts_with("MPIX_Query_");
     let body = if f.result == "int" && !is_answer {
-        format!("{before}    int e = {call};\n{after}    return unlikely(e) ? from_error(e) : e;\n")
+        format!(
+            "    FROM_PROGRAM;\n{before}    int e = {call};\n{after}    return unlikely(e) ? from_error(e) : e;\n"
+        )
     } else {
         format!("    return {call};\n")
     };
