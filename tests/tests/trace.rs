@@ -102,6 +102,30 @@ fn the_last_calls_of_a_rank_survive_it() {
 }
 
 #[test]
+fn calls_in_quick_succession_are_all_counted() {
+    let late = Late::new();
+    let (status, err) = late.run(&["-profile=out.json"], "quick");
+    assert_eq!((status, err.as_str()), (Some(0), ""));
+    let text = std::fs::read_to_string(late.file("out.json")).unwrap();
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let of = |call: &str| {
+        let all = json["calls"].as_array().unwrap();
+        all.iter().find(|c| c["call"] == call).map(|c| &c["calls"])
+    };
+    for (call, number) in [
+        ("MPI_Allreduce", 20_000),
+        ("MPI_Barrier", 1),
+        ("MPI_Finalize", 1),
+    ] {
+        assert_eq!(
+            of(call),
+            Some(&Value::from(number * RANKS)),
+            "{call}: {text}"
+        );
+    }
+}
+
+#[test]
 fn a_profile_names_who_was_late_and_where() {
     let late = Late::new();
     let (status, err) = late.run(&["-profile"], "");

@@ -46,6 +46,7 @@ mpi! {
             return outside("MPI_Finalize");
         };
         static CALL: [u64; 4] = margay_core_registry::call_name("MPI_Finalize");
+        mpi.rank().record_counted();
         let _call = mpi.begin_call(&CALL, margay_abi_process::return_address());
         mpi.close_world();
         leave_world(mpi);

@@ -379,6 +379,7 @@ extern "C" fn close() {
             && !mpi.rank().is_aborted()
             && users.may_use_at_end(mpi)
         {
+            mpi.rank().record_counted();
             mpi.rank().drain_within(LAST_SENDS_NS);
             if EXIT_CODE.load(Ordering::Relaxed) == 0 {
                 mpi.rank().set_phase(Phase::Finalized);

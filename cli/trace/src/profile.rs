@@ -57,16 +57,14 @@ impl<'a> Profile<'a> {
         for of in &trace.threads {
             for record in &of.records {
                 let is_total = record.kind == Kind::Total;
-                let calls = if is_total { u64::from(record.tag) } else { 1 };
-                let sends = matches!(record.kind, Kind::Send | Kind::Sent)
-                    || is_total && record.request == Kind::Send as u16;
-                if let Some(peer) = record.peer.filter(|_| sends) {
+                let (calls, sent) = (record.calls(), record.sent());
+                if let Some(peer) = record.peer.filter(|_| sent > 0) {
                     let (messages, bytes) = matrix.entry((of.rank, peer)).or_default();
-                    *messages += calls;
+                    *messages += sent;
                     *bytes += record.bytes;
-                    let each = record.bytes.checked_div(calls).unwrap_or(0);
+                    let each = record.bytes.checked_div(sent).unwrap_or(0);
                     let (messages, bytes) = sizes.entry(64 - each.leading_zeros()).or_default();
-                    *messages += calls;
+                    *messages += sent;
                     *bytes += record.bytes;
                 }
                 match record.kind {

@@ -128,7 +128,8 @@ pub enum Kind {
     /// A further receive that the call before posts.
     Posted = 8,
     /// Calls of one site that were only counted: `tag` of them, with `bytes` in all, in this time;
-    /// `request` is the kind of their messages.
+    /// `request` is the kind of their messages. Of a further kind, no calls but messages of calls
+    /// that another one has.
     Total = 9,
     /// Bytes read from a file by the call.
     Read = 10,
@@ -196,6 +197,30 @@ pub struct Record {
 }
 
 impl Record {
+    /// How many calls it stands for; none of a further message.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        match self.kind {
+            Kind::Total if self.kind_of_total().is_some_and(Kind::is_further) => 0,
+            Kind::Total => u64::from(self.tag),
+            kind => u64::from(!kind.is_further()),
+        }
+    }
+
+    /// How many messages it says were sent.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        let is_sent = |kind| matches!(kind, Kind::Send | Kind::Sent);
+        match self.kind {
+            Kind::Total if self.kind_of_total().is_some_and(is_sent) => u64::from(self.tag),
+            kind => u64::from(is_sent(kind)),
+        }
+    }
+
+    fn kind_of_total(&self) -> Option<Kind> {
+        Kind::of(u8::try_from(self.request).ok()?)
+    }
+
     /// As its four words.
     #[must_use]
     pub fn pack(&self) -> [u64; RECORD] {

@@ -76,6 +76,16 @@ struct Sum {
     context: AtomicU64,
 }
 
+impl Sum {
+    /// Only its thread writes to it.
+    #[inline]
+    fn add(&self, calls: u64, bytes: u64) {
+        let sum = self.calls.load(Relaxed).wrapping_add(calls);
+        self.calls.store(sum, Relaxed);
+        self.bytes.store(self.bytes.load(Relaxed) + bytes, Relaxed);
+    }
+}
+
 /// What a thread knows of its own ring. Only that thread uses it.
 #[derive(Default)]
 #[repr(align(128))]
@@ -97,6 +107,8 @@ struct LaneState {
     /// When the sums begin.
     since: AtomicU64,
     sums: Box<[Sum]>,
+    /// The sum to which the last counted message was added.
+    last_sum: AtomicU64,
 }
 
 /// A cached call site. Threads may enter two at a time: `from` is 0 meanwhile.
@@ -156,9 +168,23 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         Some(index)
     }
 
+    /// What was only counted becomes records, and the next calls are recorded: nothing may come
+    /// after them.
+    pub fn settle(&self, index: usize) {
+        let lane = &self.lanes[index];
+        if lane.left.load(Relaxed) == 0 || lane.open.load(Relaxed) != 0 {
+            return;
+        }
+        self.flush(index, T::ticks());
+        lane.looked.store(T::now_ns(), Relaxed);
+        lane.looks.store(0, Relaxed);
+        lane.left.store(0, Relaxed);
+    }
+
     /// The thread that had this ring has ended; another one may have it.
     pub fn leave_lane(&self, index: usize) {
         if let Some(lane) = self.lanes.get(index) {
+            self.settle(index);
             lane.open.store(0, Relaxed);
             lane.is_taken.store(false, Release);
         }
@@ -224,7 +250,7 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         if open == call.outer {
             // It was only counted.
             if !lane.has_message.load(Relaxed) {
-                self.count(index, Kind::Call, NO_PEER, 0, 0);
+                self.sum(index, Kind::Call, NO_PEER, 0).add(1, 0);
             }
             return;
         }
@@ -249,11 +275,16 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         let lane = &self.lanes[index];
         let open = lane.open.load(Relaxed);
         if lane.left.load(Relaxed) != 0 && open == 0 {
+            let is_first = !lane.has_message.load(Relaxed);
             lane.has_message.store(true, Relaxed);
-            let Message {
-                kind, peer, bytes, ..
-            } = message;
-            return self.count(index, kind, peer, bytes, message.context);
+            let (kind, further) = (message.kind, message.kind.further());
+            // One call, however many messages it has.
+            let (kind, number) = match is_first {
+                true => (kind, 1),
+                false => (further, u64::from(kind != further)),
+            };
+            let sum = self.sum(index, kind, message.peer, message.context);
+            return sum.add(number, message.bytes);
         }
         let third = u64::from(message.peer) | u64::from(message.tag) << 32;
         let fourth = |kind: Kind| {
@@ -268,11 +299,12 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         if is_there {
             let ring = self.record(index, at);
             let second = self.words[ring + 1].load(Relaxed);
-            let is_posted = lane.has_message.load(Relaxed)
-                && message.kind == Kind::Receive
-                && self.words[ring + 3].load(Relaxed) >> 56 == Kind::Post as u64
+            // Its own record has no message, although calls within it may have had some since.
+            let own = self.words[ring + 3].load(Relaxed) >> 56;
+            let is_posted = message.kind == Kind::Receive
+                && own == Kind::Post as u64
                 && second >> 48 == request >> 48;
-            if is_posted || !lane.has_message.load(Relaxed) {
+            if is_posted || own == Kind::Call as u64 {
                 lane.has_message.store(true, Relaxed);
                 self.words[ring + 1].store(second & (u64::MAX >> 16) | request, Relaxed);
                 self.words[ring + 2].store(third, Relaxed);
@@ -293,14 +325,31 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
             return;
         }
         let now = T::ticks();
+        let had_message = lane.has_message.load(Relaxed);
+        if had_message {
+            self.uncount(index);
+        }
         self.flush(index, now);
         lane.left.store(0, Relaxed);
         let passed_ns = T::now_ns().saturating_sub(self.words[header::NS].load(Relaxed));
         let passed = now.saturating_sub(self.words[header::TICKS].load(Relaxed));
         let ticks = (ns as f64 * passed as f64 / passed_ns.max(1) as f64) as u64;
-        let had_message = lane.has_message.load(Relaxed);
         self.open(index, lane.site.load(Relaxed), now.saturating_sub(ticks));
         lane.has_message.store(had_message, Relaxed);
+    }
+
+    /// The call that goes on was counted with its message, and gets a record of its own.
+    fn uncount(&self, index: usize) {
+        let lane = &self.lanes[index];
+        let last = &lane.sums[lane.last_sum.load(Relaxed) as usize];
+        let key = last.key.load(Relaxed);
+        let kind = Kind::of((key >> 48) as u8).filter(|kind| kind.further() != *kind);
+        last.add(u64::MAX, 0);
+        if let Some(kind) = kind {
+            let context = last.context.load(Relaxed) as u32;
+            self.sum(index, kind.further(), key as u32, context)
+                .add(1, 0);
+        }
     }
 
     #[inline]
@@ -367,17 +416,19 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         true
     }
 
+    /// The sum for a message of the call that goes on, or of a call without any.
     #[inline]
-    fn count(&self, index: usize, kind: Kind, peer: u32, bytes: u64, context: u32) {
+    fn sum(&self, index: usize, kind: Kind, peer: u32, context: u32) -> &Sum {
         let lane = &self.lanes[index];
         let site = lane.site.load(Relaxed);
         let key = u64::from(peer) | site << 32 | (kind as u64) << 48;
-        let sum = &lane.sums[(site as usize ^ peer as usize) & (SUMS - 1)];
+        let at = (site as usize ^ peer as usize ^ (kind as usize) << 3) & (SUMS - 1);
+        let sum = &lane.sums[at];
         if sum.key.load(Relaxed) != key {
             self.begin_sum(index, sum, key, context);
         }
-        sum.calls.store(sum.calls.load(Relaxed) + 1, Relaxed);
-        sum.bytes.store(sum.bytes.load(Relaxed) + bytes, Relaxed);
+        lane.last_sum.store(at as u64, Relaxed);
+        sum
     }
 
     #[cold]

@@ -209,6 +209,82 @@ fn calls_in_quick_succession_are_counted_until_one_waits() {
 }
 
 #[test]
+fn what_was_counted_is_there_at_the_end_with_the_last_calls() {
+    let shape = Shape::with_records(1024);
+    let words = words(shape);
+    let recorder = started(&words, shape);
+    let sent = [message(Kind::Send, 3, 8, 0)];
+    for _ in 0..1000 {
+        call(&recorder, at(&SEND, 0x1234), &sent, 100);
+    }
+    // One that waits after its message has been counted is one call all the same.
+    let quick = recorder.begin(0, at(&SEND, 0x1234));
+    recorder.message(0, sent[0]);
+    pass(500_000);
+    recorder.waits(0, 500_000);
+    recorder.end(0, quick);
+    for _ in 0..1000 {
+        call(&recorder, at(&SEND, 0x1234), &sent, 100);
+    }
+    recorder.settle(0);
+    call(&recorder, at(&WAIT, 0x1300), &[], 100);
+    let (records, _) = read(&words);
+    assert_eq!(records.iter().map(Record::calls).sum::<u64>(), 2002);
+    assert_eq!(records.iter().map(Record::sent).sum::<u64>(), 2001);
+    assert_eq!(records.last().map(|r| r.kind), Some(Kind::Call));
+    // A thread that has ended leaves nothing that is only counted.
+    for _ in 0..1000 {
+        call(&recorder, at(&SEND, 0x1234), &sent, 100);
+    }
+    recorder.leave_lane(0);
+    let (records, _) = read(&words);
+    assert_eq!(records.iter().map(Record::calls).sum::<u64>(), 3002);
+}
+
+#[test]
+fn a_counted_call_with_several_messages_is_one_call() {
+    let shape = Shape::with_records(1024);
+    let words = words(shape);
+    let recorder = started(&words, shape);
+    let both = [
+        message(Kind::Post, 3, 0, 1),
+        message(Kind::Send, 3, 8, 0),
+        message(Kind::Receive, 3, 8, 1),
+    ];
+    // Until calls are counted.
+    for _ in 0..200 {
+        call(&recorder, at(&WAIT, 0x1234), &both[..1], 100);
+    }
+    for _ in 0..1000 {
+        call(&recorder, at(&WAIT, 0x1234), &both, 100);
+    }
+    recorder.settle(0);
+    let (records, _) = read(&words);
+    assert_eq!(records.iter().map(Record::calls).sum::<u64>(), 1200);
+    assert_eq!(records.iter().map(Record::sent).sum::<u64>(), 1000);
+    // Each kind has a sum of its own, also with the same rank: few records are written.
+    assert!(records.len() < 300, "{}", records.len());
+}
+
+#[test]
+fn a_call_has_its_message_also_after_calls_within_it() {
+    let shape = Shape::with_records(256);
+    let words = words(shape);
+    let recorder = started(&words, shape);
+    let outer = recorder.begin(0, at(&WAIT, 0x1300));
+    pass(5000);
+    // By a callback of the program.
+    call(&recorder, at(&SEND, 0x1234), &[], 5000);
+    recorder.message(0, message(Kind::Collective, NO_PEER, 0, 0));
+    pass(5000);
+    recorder.end(0, outer);
+    let (records, _) = read(&words);
+    let kinds: Vec<Kind> = records.iter().map(|r| r.kind).collect();
+    assert_eq!(kinds, [Kind::Collective, Kind::Call]);
+    assert_eq!(records[0].ticks, Some(45_000));
+}
+
+#[test]
 fn slow_calls_are_recorded_again() {
     let shape = Shape::with_records(256);
     let words = words(shape);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use margay_core_record::{KEY, Kind, Reader, Record};
+use margay_core_record::{KEY, Reader, Record};
 use margay_net_platform::Peers;
 
 /// Messages from one rank to another.
@@ -54,17 +54,15 @@ impl Traffic {
 
 /// What a record says of messages that were sent.
 fn sent(record: &Record) -> Option<(u32, Stream)> {
-    let messages = match record.kind {
-        Kind::Send | Kind::Sent => 1,
-        Kind::Total if record.request == Kind::Send as u16 => u64::from(record.tag),
-        _ => return None,
-    };
-    let bytes = record.bytes;
-    Some((record.peer?, Stream { messages, bytes }))
+    let (messages, bytes) = (record.sent(), record.bytes);
+    let peer = record.peer.filter(|_| messages > 0)?;
+    Some((peer, Stream { messages, bytes }))
 }
 
 #[cfg(test)]
 mod tests {
+    use margay_core_record::Kind;
+
     use super::*;
 
     #[test]

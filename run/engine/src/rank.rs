@@ -231,6 +231,12 @@ impl Rank {
         self.monitor.recording.call(name, from)
     }
 
+    /// This thread's calls in quick succession, which were only counted, are recorded: the program
+    /// is about to end.
+    pub fn record_counted(&self) {
+        self.monitor.recording.settle();
+    }
+
     /// From now on the last calls are recorded, `records` of each thread, if the registry of the
     /// job has room for them.
     pub fn record(&self, records: usize) {

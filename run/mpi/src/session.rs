@@ -415,6 +415,7 @@ impl Mpi {
 
     /// The rank does not take part any more, as long as it does not join again.
     pub fn part(&self) {
+        self.rank.record_counted();
         let helper = self
             .progress
             .lock()

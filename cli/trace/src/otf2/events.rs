@@ -364,7 +364,7 @@ impl<'a, W: Write> Events<'a, W> {
         let end = record.start.saturating_add(record.ticks.unwrap_or(0));
         self.counted.end = self.counted.end.max(end);
         let (calls, bytes) = self.counted.of_region.entry(region).or_default();
-        *calls += u64::from(record.tag);
+        *calls += record.calls();
         *bytes = bytes.saturating_add(record.bytes);
         Ok(())
     }

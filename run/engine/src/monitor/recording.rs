@@ -136,6 +136,13 @@ impl Recording {
         InCall(Some((recorder, lane, begun)))
     }
 
+    /// The calling thread's calls that were only counted are recorded, before the program ends.
+    pub fn settle(&self) {
+        if let Some((recorder, lane)) = self.here() {
+            recorder.settle(lane);
+        }
+    }
+
     /// The number of the call site from which the calling thread has called last; 0 when that is
     /// not recorded.
     #[inline]
