@@ -100,6 +100,8 @@ test)
     uses slurmd have slurmd
     uses slurm-client have srun
     uses libpmix2 has_library libpmix.so.2
+    # By this name Slurm's plugin opens it.
+    uses libpmix-dev test -e "/usr/lib/$(uname -m)-linux-gnu/pmix2/lib/libpmix.so"
     uses libfabric1 has_library libfabric.so.1
     # Reads the manual pages.
     needs groff-base have groff
