@@ -107,8 +107,17 @@ struct LaneState {
     /// When the sums begin.
     since: AtomicU64,
     sums: Box<[Sum]>,
-    /// The sum to which the last counted message was added.
-    last_sum: AtomicU64,
+    /// The key of the sum in which the call that goes on was counted, with its first message.
+    counted_in: AtomicU64,
+}
+
+impl LaneState {
+    /// Where the sum with this key is, if it is there.
+    #[inline]
+    fn sum_of(&self, key: u64) -> &Sum {
+        let (peer, site, kind) = (key as u32, (key >> 32) as u16, key >> 48);
+        &self.sums[(usize::from(site) ^ peer as usize ^ (kind as usize) << 3) & (SUMS - 1)]
+    }
 }
 
 /// A cached call site. Threads may enter two at a time: `from` is 0 meanwhile.
@@ -284,6 +293,9 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
                 false => (further, u64::from(kind != further)),
             };
             let sum = self.sum(index, kind, message.peer, message.context);
+            if is_first {
+                lane.counted_in.store(sum.key.load(Relaxed), Relaxed);
+            }
             return sum.add(number, message.bytes);
         }
         let third = u64::from(message.peer) | u64::from(message.tag) << 32;
@@ -341,12 +353,16 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
     /// The call that goes on was counted with its message, and gets a record of its own.
     fn uncount(&self, index: usize) {
         let lane = &self.lanes[index];
-        let last = &lane.sums[lane.last_sum.load(Relaxed) as usize];
-        let key = last.key.load(Relaxed);
+        let key = lane.counted_in.load(Relaxed);
+        let sum = lane.sum_of(key);
+        if sum.key.load(Relaxed) != key {
+            // A later message of the call took its place: it is a record already.
+            return;
+        }
         let kind = Kind::of((key >> 48) as u8).filter(|kind| kind.further() != *kind);
-        last.add(u64::MAX, 0);
+        sum.add(u64::MAX, 0);
         if let Some(kind) = kind {
-            let context = last.context.load(Relaxed) as u32;
+            let context = sum.context.load(Relaxed) as u32;
             self.sum(index, kind.further(), key as u32, context)
                 .add(1, 0);
         }
@@ -422,12 +438,10 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         let lane = &self.lanes[index];
         let site = lane.site.load(Relaxed);
         let key = u64::from(peer) | site << 32 | (kind as u64) << 48;
-        let at = (site as usize ^ peer as usize ^ (kind as usize) << 3) & (SUMS - 1);
-        let sum = &lane.sums[at];
+        let sum = lane.sum_of(key);
         if sum.key.load(Relaxed) != key {
             self.begin_sum(index, sum, key, context);
         }
-        lane.last_sum.store(at as u64, Relaxed);
         sum
     }
 

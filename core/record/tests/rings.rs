@@ -264,6 +264,20 @@ fn a_counted_call_with_several_messages_is_one_call() {
     assert_eq!(records.iter().map(Record::sent).sum::<u64>(), 1000);
     // Each kind has a sum of its own, also with the same rank: few records are written.
     assert!(records.len() < 300, "{}", records.len());
+    // One that waits after two of its messages has a record, and is counted no more.
+    for _ in 0..200 {
+        call(&recorder, at(&WAIT, 0x1234), &both[..1], 100);
+    }
+    let waits = recorder.begin(0, at(&WAIT, 0x1234));
+    recorder.message(0, both[0]);
+    recorder.message(0, both[1]);
+    pass(500_000);
+    recorder.waits(0, 500_000);
+    recorder.message(0, both[2]);
+    recorder.end(0, waits);
+    let (records, _) = read(&words);
+    assert_eq!(records.iter().map(Record::calls).sum::<u64>(), 1401);
+    assert_eq!(records.iter().map(Record::sent).sum::<u64>(), 1001);
 }
 
 #[test]
