@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 
-use margay_net_transport::{Destination, Packet};
+use margay_net_transport::numbered::{self, Checked, contents};
 use margay_sys_os::clock::SystemClock;
 use margay_sys_os::sockets;
 
@@ -47,63 +47,14 @@ fn job(ranks: u32, provider: &str) -> Option<(Vec<Ofi>, Lost)> {
     Some((all, lost))
 }
 
-fn contents(from: u32, number: u32, len: usize) -> Vec<u8> {
-    let seed = from * 7 + number * 13;
-    (0..len).map(|i| (seed as usize + i) as u8).collect()
-}
-
-/// Checks that the packets of each sender come whole and in the order of sending.
-struct Checked {
-    next: Vec<u32>,
-}
-
-impl Sink for Checked {
-    fn packet(&mut self, from: u32, packet: Packet<'_>) {
-        let number = &mut self.next[from as usize];
-        let head = Head {
-            kind: 9,
-            context: from,
-            source: !from,
-            tag: *number,
-            word: packet.payload.len() as u32,
-        };
-        assert_eq!(packet.head, head, "from {from}");
-        let contents = contents(from, *number, packet.payload.len());
-        assert!(packet.payload == contents, "{number} from {from}");
-        *number += 1;
-    }
-
-    fn destination(&mut self, _: u32, _: &Head, _: usize) -> Option<Destination> {
-        None
-    }
-
-    fn landed(&mut self, _: u32, _: &Head, _: usize) {
-        unreachable!("no packet has a destination");
-    }
-}
-
 /// Sends the next packet, of any length and form. Returns whether it went.
 fn send(ofi: &mut Ofi, to: u32, number: u32, random: &mut fastrand::Rng) -> bool {
-    let from = ofi.me();
-    let (len, fragment) = match random.u32(..20) {
+    let form = match random.u32(..20) {
         0 => (random.usize(..=WHOLE), false),
         1 => (random.usize(1..=MOST_FRAGMENT), true),
         _ => (random.usize(..100), false),
     };
-    let head = Head {
-        kind: 9,
-        context: from,
-        source: !from,
-        tag: number,
-        word: len as u32,
-    };
-    let payload = contents(from, number, len);
-    if fragment {
-        let mut fill = |to: &mut [u8]| to.copy_from_slice(&payload);
-        ofi.send_fragment(to, head, [1, 2], len, &mut fill)
-    } else {
-        ofi.send(to, head, &payload)
-    }
+    numbered::send(ofi, to, number, form)
 }
 
 /// Polls as a rank does that sleeps when there is nothing; returns whether it slept.

@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use margay_net_transport::numbered::{self, Checked, contents};
 use margay_net_transport::{Destination, Packet, SHORT};
 use margay_sys_os::user::Mem;
 use margay_sys_shm::inbox::Outbox;
@@ -82,64 +83,15 @@ fn a_part_of_a_packet_goes_to_exclusive_places_only() {
     }
 }
 
-fn contents(from: u32, number: u32, len: usize) -> Vec<u8> {
-    let seed = from * 7 + number * 13;
-    (0..len).map(|i| (seed as usize + i) as u8).collect()
-}
-
-/// Checks that the packets of each sender come whole and in the order of sending.
-struct Checked {
-    next: Vec<u32>,
-}
-
-impl Sink for Checked {
-    fn packet(&mut self, from: u32, packet: Packet<'_>) {
-        let number = &mut self.next[from as usize];
-        let head = Head {
-            kind: 9,
-            context: from,
-            source: !from,
-            tag: *number,
-            word: packet.payload.len() as u32,
-        };
-        assert_eq!(packet.head, head, "from {from}");
-        let expected = contents(from, *number, packet.payload.len());
-        assert_eq!(packet.payload, expected, "from {from}");
-        *number += 1;
-    }
-
-    fn destination(&mut self, _: u32, _: &Head, _: usize) -> Option<Destination> {
-        None
-    }
-
-    fn landed(&mut self, _: u32, _: &Head, _: usize) {
-        unreachable!("no packet has a destination");
-    }
-}
-
 /// The next packet of a sender, of any length and form. Returns whether it went.
 fn send(shm: &mut Shm, to: u32, number: u32, random: &mut fastrand::Rng) -> bool {
-    let from = shm.me();
-    let (len, fragment) = match random.u32(..20) {
+    let form = match random.u32(..20) {
         0 => (random.usize(..=WHOLE), false),
         1 => (random.usize(1..=pool::CHUNK), true),
         2..5 => (random.usize(..200), false),
         _ => (random.usize(..=SHORT), false),
     };
-    let head = Head {
-        kind: 9,
-        context: from,
-        source: !from,
-        tag: number,
-        word: len as u32,
-    };
-    let payload = contents(from, number, len);
-    if fragment {
-        let mut fill = |to: &mut [u8]| to.copy_from_slice(&payload);
-        shm.send_fragment(to, head, [1, 2], len, &mut fill)
-    } else {
-        shm.send(to, head, &payload)
-    }
+    numbered::send(shm, to, number, form)
 }
 
 /// Every rank sends to all others, to some of them more at a time and to others at another time,

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use margay_net_transport::{Destination, Packet};
+use margay_net_transport::numbered::{self, Checked, contents};
 use margay_sys_os::clock::SystemClock;
 
 use super::*;
@@ -49,65 +49,14 @@ fn job_at(
     ((0..).zip(listeners).map(tcp).collect(), lost)
 }
 
-fn contents(from: u32, number: u32, len: usize) -> Vec<u8> {
-    let seed = from * 7 + number * 13;
-    (0..len).map(|i| (seed as usize + i) as u8).collect()
-}
-
-/// Checks that the packets of each sender come whole and in the order of sending.
-struct Checked {
-    next: Vec<u32>,
-}
-
-impl Sink for Checked {
-    fn packet(&mut self, from: u32, packet: Packet<'_>) {
-        let number = &mut self.next[from as usize];
-        let head = Head {
-            kind: 9,
-            context: from,
-            source: !from,
-            tag: *number,
-            word: packet.payload.len() as u32,
-        };
-        assert_eq!(packet.head, head, "from {from}");
-        assert_eq!(
-            packet.payload,
-            contents(from, *number, packet.payload.len())
-        );
-        *number += 1;
-    }
-
-    fn destination(&mut self, _: u32, _: &Head, _: usize) -> Option<Destination> {
-        None
-    }
-
-    fn landed(&mut self, _: u32, _: &Head, _: usize) {
-        unreachable!("no packet has a destination");
-    }
-}
-
 /// Sends the next packet, of any length and form. Returns whether it went.
 fn send(tcp: &mut Tcp, to: u32, number: u32, random: &mut fastrand::Rng) -> bool {
-    let from = tcp.me();
-    let (len, fragment) = match random.u32(..20) {
+    let form = match random.u32(..20) {
         0 => (random.usize(..=WHOLE), false),
         1 => (random.usize(1..=MOST_FRAGMENT), true),
         _ => (random.usize(..100), false),
     };
-    let head = Head {
-        kind: 9,
-        context: from,
-        source: !from,
-        tag: number,
-        word: len as u32,
-    };
-    let payload = contents(from, number, len);
-    if fragment {
-        let mut fill = |to: &mut [u8]| to.copy_from_slice(&payload);
-        tcp.send_fragment(to, head, [1, 2], len, &mut fill)
-    } else {
-        tcp.send(to, head, &payload)
-    }
+    numbered::send(tcp, to, number, form)
 }
 
 /// All ranks send to all others at the same time, so that many pairs connect from both sides at

@@ -8,6 +8,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "numbered")]
+pub mod numbered;
 mod thresholds;
 
 use margay_sys_os::user::Mem;
