@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use crate::jobs::{Words, mark, nothing_is_left};
+use crate::jobs::{Built, Job, Words, mark, nothing_is_left};
 use crate::{run, scratch, stage};
 
 /// Hosts that are gone with the value.
@@ -127,6 +128,23 @@ impl Hosts {
             .and_all("-timeout 100 -launcher-exec")
             .and(self.shell())
             .and_all(&format!("-host {names} {options}"))
+    }
+
+    /// Two ranks of `program` talk, on a host each; the cable of host 2 is cut meanwhile. The
+    /// launcher reports that host by name and ends the job; the cable is mended.
+    pub fn cut_while_they_talk(&self, options: &str, program: &Built) {
+        let words = self.mpiexec(&format!("{options} -ppn 1"));
+        let mut job = Job::start(&words.and(program.path()), 90);
+        job.until("talking", 1);
+        let cut = Instant::now();
+        assert!(self.works("ip -n @s link set @p2 down"));
+        let end = job.ended_with_nothing_left();
+        assert!(self.works("ip -n @s link set @p2 up"));
+        assert_eq!(end.status.code(), Some(1), "{}", end.err);
+        assert!(end.err.contains("cannot reach rank"), "{}", end.err);
+        assert!(end.err.contains(&self.name(2)), "{}", end.err);
+        // It is found out within 10 s; the machine may do other things, too.
+        assert!(cut.elapsed() < Duration::from_secs(40), "{}", end.err);
     }
 
     /// Runs a program of the shell on these hosts.

@@ -261,6 +261,14 @@ impl Job {
         }
     }
 
+    /// Waits for its end; nothing of it may be left then.
+    pub fn ended_with_nothing_left(self) -> Ended {
+        let mark = self.mark().to_owned();
+        let ended = self.ended();
+        nothing_is_left(&mark);
+        ended
+    }
+
     fn pause(&mut self, why: &str) {
         if Instant::now() > self.end {
             panic!("{why}\n{}\n{}", self.out.text(), self.err.text());

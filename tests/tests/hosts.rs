@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use margay_tests::hosts::Hosts;
-use margay_tests::jobs::{Built, Ended, Job, Words, mark, nothing_is_left, send, text};
+use margay_tests::jobs::{Built, Job, Words, mark, nothing_is_left, send, text};
 use margay_tests::{command, run, stage, succeed};
 
 fn out(output: &Output) -> Vec<String> {
@@ -116,7 +116,7 @@ fn a_deadlock_across_hosts_is_found_and_all_ranks_are_in_one_view() {
         }
         assert!(began.elapsed() < Duration::from_secs(30), "{why}");
     }
-    let end = ended(job);
+    let end = job.ended_with_nothing_left();
     assert_eq!(end.status.code(), Some(1), "{}", end.err);
     assert_eq!(end.err.matches(found).count(), 1, "{}", end.err);
 }
@@ -303,48 +303,41 @@ fn descendants_named(pid: u32, name: &str) -> Vec<u32> {
     found
 }
 
-fn ended(job: Job) -> Ended {
-    let mark = job.mark().to_owned();
-    let ended = job.ended();
-    nothing_is_left(&mark);
-    ended
-}
-
 #[test]
 fn whoever_dies_nothing_is_left_on_any_host() {
     let Some(hosts) = Hosts::make(2) else { return };
     // The launcher: nobody is there to say anything.
     let job = long(&hosts);
     send("KILL", job.pid());
-    ended(job);
+    job.ended_with_nothing_left();
     // The process that talks to the hosts.
     let job = long(&hosts);
     send("KILL", descendants_named(job.pid(), "margay-relay")[0]);
-    assert_eq!(ended(job).status.code(), Some(137));
+    assert_eq!(job.ended_with_nothing_left().status.code(), Some(137));
     // An agent.
     let job = long(&hosts);
     let agents = descendants_named(job.pid(), "margay-agent");
     assert_eq!(agents.len(), 2);
     send("KILL", agents[1]);
-    let end = ended(job);
+    let end = job.ended_with_nothing_left();
     assert_eq!(end.status.code(), Some(1), "{}", end.err);
     let said = end.err.matches(": the agent has gone").count();
     assert_eq!(said, 1, "{}", end.err);
     // A host's guard.
     let job = long(&hosts);
     send("KILL", descendants_named(job.pid(), "margay-guard")[0]);
-    let end = ended(job);
+    let end = job.ended_with_nothing_left();
     assert_eq!(end.status.code(), Some(137), "{}", end.err);
     // A rank.
     let job = long(&hosts);
     send("KILL", descendants_named(job.pid(), "sleep")[0]);
-    let end = ended(job);
+    let end = job.ended_with_nothing_left();
     assert_eq!(end.status.code(), Some(137), "{}", end.err);
     assert!(end.err.contains("SIGKILL"), "{}", end.err);
     // The user.
     let job = long(&hosts);
     send("INT", job.pid());
-    let end = ended(job);
+    let end = job.ended_with_nothing_left();
     assert_eq!(end.status.code(), Some(130), "{}", end.err);
 }
 
@@ -354,16 +347,7 @@ fn whoever_dies_nothing_is_left_on_any_host() {
 fn a_cut_cable_is_reported_and_ends_the_job() {
     let Some(hosts) = Hosts::make(2) else { return };
     let built = Built::mpi("mpi/hosts_talk.c");
-    let mut job = Job::start(&hosts.mpiexec("-ppn 1").and(built.path()), 90);
-    job.until("talking", 1);
-    let cut = Instant::now();
-    assert!(hosts.works("ip -n @s link set @p2 down"));
-    let end = ended(job);
-    assert_eq!(end.status.code(), Some(1), "{}", end.err);
-    assert!(end.err.contains("cannot reach rank"), "{}", end.err);
-    assert!(end.err.contains(&hosts.name(2)), "{}", end.err);
-    // The ranks' connection is lost after 8 s; the machine may do other things, too.
-    assert!(cut.elapsed() < Duration::from_secs(40), "{}", end.err);
+    hosts.cut_while_they_talk("", &built);
 }
 
 /// Where the ranks go on without those that die, they go on without a host, too: without one whose
@@ -382,7 +366,7 @@ fn the_ranks_of_other_hosts_go_on_when_a_host_is_lost() {
             send("KILL", descendants_named(job.pid(), "margay-agent")[1]);
         }
         job.until("4 are left", 1);
-        let end = ended(job);
+        let end = job.ended_with_nothing_left();
         assert_eq!(end.status.code(), Some(137), "{}", end.err);
         assert!(end.err.contains(&hosts.name(2)), "{}", end.err);
         assert!(end.err.contains("SIGKILL"), "{}", end.err);
@@ -467,7 +451,7 @@ fn a_frozen_host_is_reported_and_ends_the_job() {
     let job = long(&hosts);
     let agents = descendants_named(job.pid(), "margay-agent");
     send("STOP", agents[1]);
-    let end = ended(job);
+    let end = job.ended_with_nothing_left();
     assert_eq!(end.status.code(), Some(1), "{}", end.err);
     assert!(end.err.contains("has not answered for 8 s"), "{}", end.err);
 }

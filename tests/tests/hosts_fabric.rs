@@ -2,10 +2,8 @@
 //! have. Without libfabric they are not tested.
 #![forbid(unsafe_code)]
 
-use std::time::{Duration, Instant};
-
 use margay_tests::hosts::Hosts;
-use margay_tests::jobs::{Built, Ended, Job, Words, mark, nothing_is_left, text};
+use margay_tests::jobs::{Built, Job, Words, mark, nothing_is_left, text};
 use margay_tests::run;
 
 /// The providers that are tested.
@@ -23,13 +21,6 @@ fn made(number: u32) -> Option<Hosts> {
         return None;
     }
     Hosts::make(number)
-}
-
-fn ended(job: Job) -> Ended {
-    let mark = job.mark().to_owned();
-    let ended = job.ended();
-    nothing_is_left(&mark);
-    ended
 }
 
 /// The same programs that are tested over TCP, which check themselves.
@@ -119,18 +110,7 @@ fn a_host_that_is_lost_is_reported_by_name() {
     let Some(hosts) = made(2) else { return };
     let built = Built::mpi("mpi/hosts_talk.c");
     for provider in PROVIDERS {
-        let words = hosts.mpiexec(&format!("-net ofi:{provider} -ppn 1"));
-        let mut job = Job::start(&words.and(built.path()), 90);
-        job.until("talking", 1);
-        let cut = Instant::now();
-        assert!(hosts.works("ip -n @s link set @p2 down"));
-        let end = ended(job);
-        assert!(hosts.works("ip -n @s link set @p2 up"));
-        assert_eq!(end.status.code(), Some(1), "{}", end.err);
-        assert!(end.err.contains("cannot reach rank"), "{}", end.err);
-        assert!(end.err.contains(&hosts.name(2)), "{}", end.err);
-        // It is found out within 10 s; the machine may do other things, too.
-        assert!(cut.elapsed() < Duration::from_secs(40), "{}", end.err);
+        hosts.cut_while_they_talk(&format!("-net ofi:{provider}"), &built);
     }
 }
 
@@ -141,7 +121,7 @@ fn children_use_the_network_of_their_parents() {
     let built = Built::mpi("mpi/hosts_dynamic.c");
     for provider in PROVIDERS {
         let words: Words = hosts.mpiexec(&format!("-net ofi:{provider} -ppn 2"));
-        let end = ended(Job::start(&words.and(built.path()).and("spawn"), 110));
+        let end = Job::start(&words.and(built.path()).and("spawn"), 110).ended_with_nothing_left();
         assert!(end.status.success(), "{}\n{}", end.out, end.err);
         assert!(end.out.contains("spawn is done"), "{}", end.out);
     }
