@@ -399,33 +399,27 @@ mod tests {
 
     #[test]
     fn who_takes_messages_in_the_wrong_order_wastes_the_wait() {
-        // Rank 0 waits for rank 1, with the messages of 2 and 3 there, and works on each.
-        let causes = find(&[
-            vec![
-                call(Kind::Receive, 0, 100, 2, 1),
-                call(Kind::Receive, 130, 131, 2, 2),
-                call(Kind::Receive, 160, 161, 2, 3),
-                barrier(190, 191),
-            ],
-            vec![call(Kind::Send, 99, 100, 1, 0), barrier(100, 191)],
-            vec![call(Kind::Send, 1, 2, 1, 0), barrier(3, 191)],
-            vec![call(Kind::Send, 1, 2, 1, 0), barrier(3, 191)],
-        ]);
+        // Rank 0 waits for rank 1, with the messages of 2 and 3 there, which it takes then.
+        let find = |second: (u64, u64), third: (u64, u64)| {
+            find(&[
+                vec![
+                    call(Kind::Receive, 0, 100, 2, 1),
+                    call(Kind::Receive, second.0, second.1, 2, 2),
+                    call(Kind::Receive, third.0, third.1, 2, 3),
+                    barrier(190, 191),
+                ],
+                vec![call(Kind::Send, 99, 100, 1, 0), barrier(100, 191)],
+                vec![call(Kind::Send, 1, 2, 1, 0), barrier(3, 191)],
+                vec![call(Kind::Send, 1, 2, 1, 0), barrier(3, 191)],
+            ])
+        };
+        // It works on each before it takes the next.
+        let causes = find((130, 131), (160, 161));
         let of = |why| causes.iter().filter(move |cause| cause.why == why);
         let wrong: u64 = of(Why::WrongOrder).map(|cause| cause.ns).sum();
         assert!(wrong > 50 * MS, "{causes:?}");
         // Who takes them all before it works does not.
-        let causes = find(&[
-            vec![
-                call(Kind::Receive, 0, 100, 2, 1),
-                call(Kind::Receive, 100, 101, 2, 2),
-                call(Kind::Receive, 101, 102, 2, 3),
-                barrier(190, 191),
-            ],
-            vec![call(Kind::Send, 99, 100, 1, 0), barrier(100, 191)],
-            vec![call(Kind::Send, 1, 2, 1, 0), barrier(3, 191)],
-            vec![call(Kind::Send, 1, 2, 1, 0), barrier(3, 191)],
-        ]);
+        let causes = find((100, 101), (101, 102));
         assert!(
             causes.iter().all(|cause| cause.why != Why::WrongOrder),
             "{causes:?}"

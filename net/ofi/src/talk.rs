@@ -22,9 +22,9 @@ const EPROTONOSUPPORT: i32 = 93;
 const CHECK_NS: u64 = 1_000_000_000;
 /// Polls after which the clock is read for that.
 const CHECK_EVERY: u32 = 256;
-/// After so many answers without a message the fabric does not work.
+/// Answers without a message after which the fabric does not work.
 const MOST_STANDSTILLS: u32 = 8;
-/// A rank that leaves waits for so long for the count of one that does not answer: that has left,
+/// How long a rank that leaves waits for the count of one that does not answer: that has left,
 /// too, or computes. What it has sent is with the system then.
 const WAIVE_NS: u64 = 250_000_000;
 /// The connection of a process that has ended says so within this time.

@@ -27,7 +27,7 @@ pub fn read<T: DeserializeOwned>(from: &mut dyn Read) -> io::Result<T> {
     read_within(from, &mut |bytes| bytes <= MOST_BYTES)
 }
 
-/// The same, where `has_room` says each time whether a line may have so many bytes.
+/// The same, where `has_room` says each time whether a line may have that number of bytes.
 ///
 /// # Errors
 /// As [`read`]; `FileTooLarge` when there is no room.

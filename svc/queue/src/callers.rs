@@ -149,7 +149,7 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// Whether its request may have so many bytes.
+    /// Whether its request may have this number of bytes.
     pub fn has_room(&mut self, bytes: usize) -> bool {
         let mut users = self.loads.of_users();
         let load = users.entry(self.uid).or_default();

@@ -204,7 +204,7 @@ fn for_all(place: &Place) -> Result<Option<PathBuf>, String> {
             false => Ok(None),
         };
     }
-    // What the head writes is for root alone, whoever has started it.
+    // What the head writes is for root alone, also where another user has started it.
     set_file_mask(0o077);
     File::create(&mark).map_err(|error| format!("cannot write {}: {error}", mark.display()))?;
     place.make_for_jobs()

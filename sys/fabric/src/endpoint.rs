@@ -27,7 +27,7 @@ pub enum Done {
     Sent(usize),
     /// It could not be sent: the system's number for why.
     NotSent(usize, i32),
-    /// A message is in the buffer, of so many bytes.
+    /// A message is in the buffer, of this number of bytes.
     Received(usize, usize),
     /// Nothing was received into the buffer, which may be used again.
     NotReceived(usize),

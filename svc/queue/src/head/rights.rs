@@ -40,7 +40,7 @@ impl Head {
         all.filter(|entry| entry.uid == caller.uid).count()
     }
 
-    /// Whether a caller who has so many jobs may have this one as well, as it is asked for.
+    /// Whether a caller may have this job as well, as it is asked for, with the jobs that it has.
     pub(super) fn has_room_for(
         &self,
         order: &Order,
