@@ -13,7 +13,7 @@
 //! | [`command`] | the whole: plan, run, compare, publish |
 //! | [`plan`], [`install`], [`lines`] | what is run, how it is compiled, what it prints |
 //! | [`report`], [`mod@derive`], [`compare`] | figures of a whole run, against each other and against an older report |
-//! | [`page`], [`picture`] | a report as table and files, and as SVG |
+//! | [`page`], [`picture`], `panel` | a report as table and files, and as SVG; one panel of that |
 //! | [`threads`] | the part that measures threading runtimes |
 //! | [`files`] | the part that measures files |
 #![forbid(unsafe_code)]
@@ -25,6 +25,7 @@ pub mod files;
 pub mod install;
 pub mod lines;
 pub mod page;
+mod panel;
 pub mod picture;
 pub mod plan;
 pub mod report;

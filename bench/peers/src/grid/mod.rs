@@ -1,9 +1,10 @@
 //! The grid: every operation, every size from 1 B to 4 MiB, several numbers of ranks, with buffers
-//! that are written before each call and untouched ones. [`cells`] makes ratios and tables of the
-//! figures, [`picture`] the heat map.
+//! that are written before each call and untouched ones. [`cells`] makes ratios of the figures,
+//! [`mod@report`] tables and files, [`picture`] the heat map.
 
 pub mod cells;
 pub mod picture;
+pub mod report;
 
 use std::path::Path;
 
