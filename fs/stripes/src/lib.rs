@@ -12,6 +12,7 @@
 mod acl;
 mod array;
 mod change;
+mod charge;
 mod codec;
 mod counted;
 mod data;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::fs;
 use std::sync::Mutex;
 
-use crate::service::lock;
+use crate::lock::lock;
 
 /// Clients that are known at a time.
 const MOST_CLIENTS: usize = 1024;

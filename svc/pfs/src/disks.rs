@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use margay_fs_stripes::{Counted, Disk, Folder, Health, Traffic, Watched, in_time};
 
-use crate::service::lock;
+use crate::lock::lock;
 use crate::show;
 
 /// How long letting a stripe directory go may take.

@@ -9,6 +9,7 @@ mod drain;
 mod fuse;
 mod job;
 mod leftovers;
+mod lock;
 mod mounts;
 mod near;
 mod quotas;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use margay_fs_stripes::{Disk, Fault, Folder, Health, Read, Store, read_state};
 use crate::clients::Clients;
 use crate::disks::{Disks, Refusal};
 use crate::fuse::{AccessTimes, Mounted, now};
+use crate::lock::lock;
 use crate::mounts;
 use crate::quotas;
 use crate::registry::{self, Known};
@@ -58,10 +59,6 @@ pub struct Service {
     rebuild_failed: Mutex<Option<String>>,
     events: Mutex<VecDeque<String>>,
     is_over: AtomicBool,
-}
-
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The id of a stripe directory by its own state, if it belongs to the file system.

@@ -12,7 +12,7 @@ mod watch;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use margay_core_queue::{End, JobId, Phase, Reason, Scheduler};
 use margay_svc_queue_wire::{Answer, JobRow, Order, Shared, Target, Usage};
@@ -23,26 +23,11 @@ use crate::explain;
 use crate::files::JobFolder;
 use crate::groups::Groups;
 use crate::line::Message;
+use crate::resources::Resources;
 use crate::store::{Entry, FILE, Finish, Store, Which};
 use crate::{log, now_s};
 pub use hosts::Hosts;
 use watch::{IdleSupervisor, Watched};
-
-/// What the head has at hand.
-#[derive(Debug)]
-pub struct Resources {
-    pub host: String,
-    pub slots: u32,
-    pub memory_mib: u64,
-    /// The queue's folder.
-    pub folder: PathBuf,
-    /// In the queue of all users: the folder with what their jobs read.
-    pub readable: Option<PathBuf>,
-    /// This program.
-    pub program: PathBuf,
-    /// Control groups of jobs, or why there are none.
-    pub groups: Result<Groups, String>,
-}
 
 /// The head.
 // Fields: the store, the machine, the jobs, and what is to be stored or looked at.

@@ -21,6 +21,7 @@ mod output;
 mod prepare;
 mod program;
 mod replay;
+mod resources;
 mod serve;
 mod shell;
 mod site;

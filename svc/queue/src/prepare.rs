@@ -7,7 +7,7 @@ use margay_core_queue::{Dialect, Joined, Names, Wishes, expand, script};
 use margay_svc_queue_wire::{Bytes, Order, Shared, pbs_name};
 
 use crate::files::{ForUser, JobFolder, JobOrder};
-use crate::head::Resources;
+use crate::resources::Resources;
 use crate::site::{Away, Site};
 use crate::store::Entry;
 use crate::variables::{self, variable};

@@ -25,7 +25,8 @@ use crate::agents::Agents;
 use crate::callers::{Admitted, Caller, Loads};
 use crate::claim::{self, Claimant};
 use crate::groups::Groups;
-use crate::head::{Head, Hosts, Resources};
+use crate::head::{Head, Hosts};
+use crate::resources::Resources;
 use crate::store;
 
 /// How long the other side may take to send a part of a request, or to take a part of an answer.

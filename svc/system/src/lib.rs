@@ -11,7 +11,8 @@ mod remote;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::process::ExitCode;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
 
 /// The name of the program.
 pub const PROGRAM: &str = "margay-system";
@@ -69,6 +70,12 @@ fn finish(name: &str, done: Result<u8, Failed>) -> ExitCode {
             ExitCode::from(failed.status)
         }
     }
+}
+
+/// The exit status that stands for how a process ended.
+fn code(status: ExitStatus) -> u8 {
+    let signal = || status.signal().map_or(1, |signal| 128 + signal);
+    u8::try_from(status.code().unwrap_or_else(signal)).unwrap_or(1)
 }
 
 fn print(text: &str) -> Result<(), Failed> {

@@ -10,16 +10,16 @@ use std::io::{self, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 
 use margay_job_launch::hosts::is_this_machine;
 use margay_sys_os::process;
 
 use crate::reach::Reach;
 use crate::remote::Order;
-use crate::{Failed, PROGRAM, SHELL, usage};
+use crate::{Failed, PROGRAM, SHELL, code, usage};
 
 /// The variable by which the shells know the run, its remote shell and its hosts.
 const VARIABLE: &str = "MARGAY_MAKE";
@@ -153,12 +153,6 @@ pub(crate) fn run_command(words: &[OsString]) -> Result<u8, Failed> {
     };
     let status = status.map_err(|error| format!("cannot run {}: {error}", real_shell()))?;
     Ok(code(status))
-}
-
-/// The exit status that stands for how a process ended.
-pub(crate) fn code(status: ExitStatus) -> u8 {
-    let signal = || status.signal().map_or(1, |signal| 128 + signal);
-    u8::try_from(status.code().unwrap_or_else(signal)).unwrap_or(1)
 }
 
 /// Runs a command on another host, with this process's environment and directory.

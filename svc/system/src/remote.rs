@@ -16,8 +16,7 @@ use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::process::{PidFd, become_subreaper, kill_descendants};
 use margay_sys_os::signal;
 
-use crate::Failed;
-use crate::make::code;
+use crate::{Failed, code};
 
 /// Most bytes of an order: an environment is shorter.
 const MOST: usize = 16 << 20;

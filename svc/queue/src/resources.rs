@@ -1,0 +1,21 @@
+//! The machine and the files that the head was started with.
+
+use std::path::PathBuf;
+
+use crate::groups::Groups;
+
+/// What the head has at hand.
+#[derive(Debug)]
+pub struct Resources {
+    pub host: String,
+    pub slots: u32,
+    pub memory_mib: u64,
+    /// The queue's folder.
+    pub folder: PathBuf,
+    /// In the queue of all users: the folder with what their jobs read.
+    pub readable: Option<PathBuf>,
+    /// This program.
+    pub program: PathBuf,
+    /// Control groups of jobs, or why there are none.
+    pub groups: Result<Groups, String>,
+}
