@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use margay_svc_queue_wire::{Answer, JobRow, Request, ask};
 use serde_json::{Map, Value};
 
-use crate::queue::{print, show, table};
+use crate::queue_answer::{print, show, table};
 use crate::queue_options::AccountOptions;
 
 /// A line: its words, and as numbers where they are some.

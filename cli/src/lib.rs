@@ -28,6 +28,8 @@ pub mod pfs;
 pub mod poe;
 pub mod profile_view;
 pub mod queue;
+mod queue_answer;
+mod queue_head;
 pub mod queue_options;
 pub mod queue_system;
 pub mod single_dash;

@@ -3,27 +3,27 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use margay_core_queue::{Phase, Wishes, duration, script, shown};
 use margay_job_launch::hosts::is_this_machine;
 use margay_job_launch::plan::Hosts;
 use margay_svc_queue_wire::{
-    Answer, Bytes, HostSpec, JobRow, MachineSpec, Order, PROGRAM, Place, READY, Request, Shared,
-    Target, ask, connect, converse, find_head, is_system, state,
+    Answer, Bytes, HostSpec, JobRow, MachineSpec, Order, PROGRAM, Place, Request, Shared, Target,
+    ask, connect, converse, find_head, is_system, state,
 };
-use margay_sys_os::process::{beside, open_log};
-use margay_sys_os::signal::take_defaults_in;
+use margay_sys_os::process::beside;
 use serde_json::Value;
 
 use crate::allocation::allocation;
 use crate::bench::replace;
 use crate::hosts::HostList;
+use crate::queue_answer::{print, show, table};
+use crate::queue_head::{show_machine, show_new, start_head, stop};
 use crate::queue_options::{
     DownOptions, ExplainOptions, JobsOptions, NodeOptions, QueueOptions, SetOptions, SubmitOptions,
     UpOptions,
@@ -47,54 +47,6 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     let words = spec.iter().flat_map(MachineSpec::words).collect();
     start_head(&place, words)?;
     show_new(&place)
-}
-
-/// Shows the machine of a head that has just been started.
-pub(crate) fn show_new(place: &Place) -> Result<(), String> {
-    let mut stream = connect(place)?.ok_or("the head of the queue has ended at once")?;
-    show_machine(&mut stream, "the queue is up")
-}
-
-/// Starts the head with these words behind `serve`, and waits until it says that it can be asked.
-pub(crate) fn start_head(place: &Place, words: Vec<String>) -> Result<(), String> {
-    let log = place.log();
-    let failed = |error: io::Error| format!("cannot start the queue: {error}");
-    let file = open_log(&log).map_err(failed)?;
-    let program = beside(PROGRAM).map_err(failed)?;
-    let mut command = Command::new(&program);
-    command
-        .arg("serve")
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(file);
-    let mut child = take_defaults_in(&mut command)
-        .spawn()
-        .map_err(|error| match error.kind() {
-            ErrorKind::NotFound => format!(
-                "the queue is not installed: there is no {}; use the margay of a whole installation, such as \
-                 `make install` makes",
-                program.display()
-            ),
-            _ => failed(error),
-        })?;
-    let mut said = String::new();
-    let mut stdout = child.stdout.take();
-    let mut byte = [0];
-    while let Some(Ok(1)) = stdout.as_mut().map(|stdout| stdout.read(&mut byte)) {
-        if byte == *b"\n" {
-            break;
-        }
-        said.push(char::from(byte[0]));
-    }
-    match said.as_str() {
-        READY => Ok(()),
-        "" => Err(format!(
-            "the head of the queue ended at once; {} has its messages",
-            log.display()
-        )),
-        text => Err(text.to_owned()),
-    }
 }
 
 /// The machine that is asked for; none where nothing says what it is.
@@ -140,31 +92,6 @@ fn machine(options: &UpOptions) -> Result<Option<MachineSpec>, String> {
 /// returns only with the reason why that failed.
 pub fn other_system(arguments: &[OsString]) -> String {
     replace("the queue", PROGRAM, arguments)
-}
-
-pub(crate) fn show_machine(stream: &mut UnixStream, what: &str) -> Result<(), String> {
-    match converse(stream, &Request::Machine)? {
-        Answer::Machine(machine) => {
-            for host in machine.hosts.iter().filter(|host| !host.is_up) {
-                let text = format!("margay: host {} is down: {}\n", host.name, host.note);
-                let _ = io::stderr().write_all(text.as_bytes());
-            }
-            let there = machine.hosts.iter().filter(|host| host.is_up);
-            let place = match machine.hosts.len() {
-                0 => machine.host.clone(),
-                all => format!("{} of {all} hosts", there.clone().count()),
-            };
-            let slots = match machine.hosts.len() {
-                0 => machine.slots,
-                _ => there.map(|host| host.slots).sum(),
-            };
-            print(&format!(
-                "{what}: {slots} slots on {place}, {} running, {} waiting (process {})\n",
-                machine.running, machine.waiting, machine.head
-            ))
-        }
-        other => show(other),
-    }
 }
 
 /// Changes the rules, or shows them.
@@ -231,32 +158,6 @@ pub fn down(options: &DownOptions) -> Result<(), String> {
     match connect(&Place::find()?)? {
         Some(stream) => stop(stream, options.leave),
         None => print("the queue does not run\n"),
-    }
-}
-
-/// Ends a head, and waits until it has ended.
-pub(crate) fn stop(mut stream: UnixStream, leave: bool) -> Result<(), String> {
-    let answer = converse(&mut stream, &Request::Stop { leave })?;
-    if let Answer::Done(_) = &answer {
-        // The connection ends when the process has.
-        let _ = stream.read(&mut [0]);
-    }
-    show(answer)
-}
-
-pub(crate) fn print(text: &str) -> Result<(), String> {
-    let mut stdout = io::stdout();
-    stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .map_err(|error| format!("cannot print: {error}; send the standard output elsewhere"))
-}
-
-pub(crate) fn show(answer: Answer) -> Result<(), String> {
-    match answer {
-        Answer::Done(text) => print(&text),
-        Answer::Failed(text) => Err(text),
-        _ => Err("the head of the queue answers something else; is it of another version?".into()),
     }
 }
 
@@ -516,28 +417,4 @@ fn line(row: &JobRow) -> Vec<String> {
             _ => row.note.clone(),
         },
     ]
-}
-
-/// Lines of equal numbers of words, as columns.
-pub(crate) fn table(lines: &[Vec<String>]) -> String {
-    let count = lines.first().map_or(0, Vec::len);
-    let widths: Vec<usize> = (0..count)
-        .map(|n| {
-            lines
-                .iter()
-                .map(|l| l[n].chars().count())
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    let mut text = String::new();
-    for line in lines {
-        let mut row = String::new();
-        for (word, width) in line.iter().zip(&widths) {
-            row += &format!("{word:width$}  ");
-        }
-        text += row.trim_end();
-        text.push('\n');
-    }
-    text
 }

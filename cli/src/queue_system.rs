@@ -12,7 +12,8 @@ use margay_svc_queue_wire::{PROGRAM, Place, connect_system};
 use margay_sys_os::port::user;
 use margay_sys_os::process::{beside, open_log};
 
-use crate::queue::{print, show_machine, show_new, start_head, stop};
+use crate::queue_answer::print;
+use crate::queue_head::{show_machine, show_new, start_head, stop};
 use crate::queue_options::{DownOptions, UpOptions};
 
 const UNIT: &str = "margay-queue.service";

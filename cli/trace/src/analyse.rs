@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use margay_core_record::{Kind, Record};
 
 use crate::calls::{Calls, Timed};
-use crate::format::Trace;
+use crate::format::{At, Trace, end};
 
 /// Why time passes in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,13 +53,6 @@ impl WaitKind {
     }
 }
 
-/// A record by its thread and its place there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct At {
-    pub thread: u32,
-    pub index: u32,
-}
-
 /// A message of which both ends are in the trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
@@ -91,17 +84,6 @@ pub struct Analysis {
     pub operations: Vec<Vec<(u32, u64)>>,
     /// Ends of messages whose other end is not in the trace.
     pub unmatched: u64,
-}
-
-/// Duration of a record; of one that has not ended, until the end of the trace.
-pub fn duration(trace: &Trace, record: &Record) -> u64 {
-    record
-        .ticks
-        .unwrap_or_else(|| trace.end_ns.saturating_sub(record.start))
-}
-
-pub fn end(trace: &Trace, record: &Record) -> u64 {
-    record.start.saturating_add(duration(trace, record))
 }
 
 /// A call and what belongs to it.

@@ -8,10 +8,33 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::analyse::{Analysis, At, Message, Wait, WaitKind};
+use crate::analyse::{Analysis, Message, Wait, WaitKind};
 use crate::calls::Calls;
-use crate::causes::Activity;
-use crate::format::Trace;
+use crate::format::{At, Trace, end};
+
+/// What a rank does while others wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Activity {
+    /// Something of the program's own, after a call at one site and before a call at another; 0 is
+    /// the start of the program, or unknown.
+    Between(u16, u16),
+    /// A call.
+    In(u16),
+}
+
+impl Activity {
+    /// The activity without where it begins.
+    pub fn key(self) -> Activity {
+        match self {
+            Activity::Between(_, next) => Activity::Between(0, next),
+            within => within,
+        }
+    }
+
+    pub fn is_outside(self) -> bool {
+        matches!(self, Activity::Between(..))
+    }
+}
 
 /// What is known of a rank's activity.
 #[derive(Default)]
@@ -312,7 +335,7 @@ impl Syncs {
     fn of(trace: &Trace, analysis: &Analysis) -> Syncs {
         let end = |at: At| {
             let record = &trace.threads[at.thread as usize].records[at.index as usize];
-            crate::analyse::end(trace, record)
+            end(trace, record)
         };
         let mut messages: HashMap<(u32, u32), Vec<(u64, u64)>> = HashMap::new();
         for message in &analysis.messages {

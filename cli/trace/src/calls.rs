@@ -3,8 +3,7 @@
 
 use margay_core_record::Kind;
 
-use crate::analyse::{At, duration, end};
-use crate::format::Trace;
+use crate::format::{At, Trace, duration, end};
 
 /// A call of a thread, in nanoseconds.
 #[derive(Clone, Copy, Debug)]

@@ -6,33 +6,9 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analyse::{Analysis, WaitKind};
-use crate::blame::Blame;
+use crate::blame::{Activity, Blame};
 use crate::calls::Calls;
 use crate::format::Trace;
-
-/// What a rank does while others wait for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Activity {
-    /// Something of the program's own, after a call at one site and before a call at another; 0 is
-    /// the start of the program, or unknown.
-    Between(u16, u16),
-    /// A call.
-    In(u16),
-}
-
-impl Activity {
-    /// The activity without where it begins.
-    pub fn key(self) -> Activity {
-        match self {
-            Activity::Between(_, next) => Activity::Between(0, next),
-            within => within,
-        }
-    }
-
-    pub fn is_outside(self) -> bool {
-        matches!(self, Activity::Between(..))
-    }
-}
 
 /// Why others wait for ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

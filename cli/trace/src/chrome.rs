@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use margay_core_record::Kind;
 
-use crate::analyse::{Analysis, duration};
-use crate::format::{Trace, name_of};
+use crate::analyse::Analysis;
+use crate::format::{Trace, duration, name_of};
 use crate::json::quote;
 
 pub fn write(to: &mut impl Write, trace: &Trace, analysis: &Analysis) -> io::Result<()> {

@@ -96,6 +96,24 @@ impl Trace {
     }
 }
 
+/// A record by its thread and its place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct At {
+    pub thread: u32,
+    pub index: u32,
+}
+
+/// Duration of a record; of one that has not ended, until the end of the trace.
+pub fn duration(trace: &Trace, record: &Record) -> u64 {
+    record
+        .ticks
+        .unwrap_or_else(|| trace.end_ns.saturating_sub(record.start))
+}
+
+pub fn end(trace: &Trace, record: &Record) -> u64 {
+    record.start.saturating_add(duration(trace, record))
+}
+
 /// Why a file is no trace.
 #[derive(Debug)]
 pub enum TraceError {

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use margay_core_record::{Kind, Record};
 
-use crate::analyse::{Analysis, At, duration};
-use crate::format::{Trace, name_of};
+use crate::analyse::Analysis;
+use crate::format::{At, Trace, duration, name_of};
 
 /// A message that is being written.
 #[derive(Default)]

@@ -10,8 +10,7 @@ use std::io::{self, BufRead, Write};
 
 use margay_core_record::{Kind, Record};
 
-use crate::analyse::duration;
-use crate::format::{Head, SiteInfo, ThreadRecords, Trace};
+use crate::format::{Head, SiteInfo, ThreadRecords, Trace, duration};
 
 const BEGIN: i64 = -3;
 const END: i64 = -4;

@@ -6,9 +6,10 @@ use std::fmt::Write;
 use margay_core_record::Kind;
 use margay_core_topology::list_text;
 
-use crate::analyse::{Analysis, WaitKind, duration};
-use crate::causes::{Activity, Cause, Why, causes};
-use crate::format::Trace;
+use crate::analyse::{Analysis, WaitKind};
+use crate::blame::Activity;
+use crate::causes::{Cause, Why, causes};
+use crate::format::{At, Trace, duration};
 use crate::json::Json;
 
 /// Sums of calls.
@@ -92,9 +93,7 @@ impl<'a> Profile<'a> {
         }
         let mut waits: BTreeMap<WaitKind, u64> = BTreeMap::new();
         for wait in &analysis.waits {
-            let record = |at: crate::analyse::At| {
-                &trace.threads[at.thread as usize].records[at.index as usize]
-            };
+            let record = |at: At| &trace.threads[at.thread as usize].records[at.index as usize];
             *waits.entry(wait.kind).or_default() += wait.ns;
             if let Some(sums) = of_site.get_mut(&key(record(wait.at).site)) {
                 sums.wait_ns += wait.ns;

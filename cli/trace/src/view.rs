@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use margay_core_record::Kind;
 
-use crate::analyse::{Analysis, critical_path, duration};
-use crate::format::Trace;
+use crate::analyse::{Analysis, critical_path};
+use crate::format::{At, Trace, duration};
 use crate::json::{Json, quote};
 
 const PAGE: &str = include_str!("view.html");
@@ -96,8 +96,7 @@ fn data(trace: &Trace, analysis: &Analysis) -> String {
     json.text("messages", &rows);
     let mut rows = String::new();
     for wait in &analysis.waits {
-        let record =
-            |at: crate::analyse::At| &trace.threads[at.thread as usize].records[at.index as usize];
+        let record = |at: At| &trace.threads[at.thread as usize].records[at.index as usize];
         let because = &trace.threads[wait.because.thread as usize];
         let _ = write!(
             rows,

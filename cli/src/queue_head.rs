@@ -1,0 +1,96 @@
+//! Starting the head of a queue, showing its machine, and ending it: of a user's own queue and of
+//! the one that all users share.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+use margay_svc_queue_wire::{Answer, PROGRAM, Place, READY, Request, connect, converse};
+use margay_sys_os::process::{beside, open_log};
+use margay_sys_os::signal::take_defaults_in;
+
+use crate::queue_answer::{print, show};
+
+/// Shows the machine of a head that has just been started.
+pub(crate) fn show_new(place: &Place) -> Result<(), String> {
+    let mut stream = connect(place)?.ok_or("the head of the queue has ended at once")?;
+    show_machine(&mut stream, "the queue is up")
+}
+
+/// Starts the head with these words behind `serve`, and waits until it says that it can be asked.
+pub(crate) fn start_head(place: &Place, words: Vec<String>) -> Result<(), String> {
+    let log = place.log();
+    let failed = |error: io::Error| format!("cannot start the queue: {error}");
+    let file = open_log(&log).map_err(failed)?;
+    let program = beside(PROGRAM).map_err(failed)?;
+    let mut command = Command::new(&program);
+    command
+        .arg("serve")
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(file);
+    let mut child = take_defaults_in(&mut command)
+        .spawn()
+        .map_err(|error| match error.kind() {
+            ErrorKind::NotFound => format!(
+                "the queue is not installed: there is no {}; use the margay of a whole installation, such as \
+                 `make install` makes",
+                program.display()
+            ),
+            _ => failed(error),
+        })?;
+    let mut said = String::new();
+    let mut stdout = child.stdout.take();
+    let mut byte = [0];
+    while let Some(Ok(1)) = stdout.as_mut().map(|stdout| stdout.read(&mut byte)) {
+        if byte == *b"\n" {
+            break;
+        }
+        said.push(char::from(byte[0]));
+    }
+    match said.as_str() {
+        READY => Ok(()),
+        "" => Err(format!(
+            "the head of the queue ended at once; {} has its messages",
+            log.display()
+        )),
+        text => Err(text.to_owned()),
+    }
+}
+
+/// Shows the machine of a head, behind what is said of it.
+pub(crate) fn show_machine(stream: &mut UnixStream, what: &str) -> Result<(), String> {
+    match converse(stream, &Request::Machine)? {
+        Answer::Machine(machine) => {
+            for host in machine.hosts.iter().filter(|host| !host.is_up) {
+                let text = format!("margay: host {} is down: {}\n", host.name, host.note);
+                let _ = io::stderr().write_all(text.as_bytes());
+            }
+            let there = machine.hosts.iter().filter(|host| host.is_up);
+            let place = match machine.hosts.len() {
+                0 => machine.host.clone(),
+                all => format!("{} of {all} hosts", there.clone().count()),
+            };
+            let slots = match machine.hosts.len() {
+                0 => machine.slots,
+                _ => there.map(|host| host.slots).sum(),
+            };
+            print(&format!(
+                "{what}: {slots} slots on {place}, {} running, {} waiting (process {})\n",
+                machine.running, machine.waiting, machine.head
+            ))
+        }
+        other => show(other),
+    }
+}
+
+/// Ends a head, and waits until it has ended.
+pub(crate) fn stop(mut stream: UnixStream, leave: bool) -> Result<(), String> {
+    let answer = converse(&mut stream, &Request::Stop { leave })?;
+    if let Answer::Done(_) = &answer {
+        // The connection ends when the process has.
+        let _ = stream.read(&mut [0]);
+    }
+    show(answer)
+}
