@@ -10,7 +10,7 @@ use margay_sys_os::descriptor::Outlet;
 use crate::output::Merger;
 use crate::plan::{Job, LaunchError};
 use crate::report::host_name;
-use crate::setup::{Sink, labels};
+use crate::sinks::{Sink, labels};
 
 /// Opens the files of all ranks as sinks behind those that are there; returns for each rank which
 /// sinks its output and its error go to. Ranks whose files have the same name share one, in which

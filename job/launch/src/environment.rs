@@ -16,6 +16,9 @@ use crate::plan::Inherit;
 const ENV_TUNABLES: &str = "GLIBC_TUNABLES";
 const TUNABLE: &str = "glibc.malloc.hugetlb";
 
+/// The segment's descriptor in the ranks: above those that shell scripts use.
+pub(crate) const SEGMENT_FD: i32 = 100;
+
 /// What the environment of a program's ranks is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Common<'a> {

@@ -12,6 +12,7 @@
 //! | [`binding`] | which rank runs on which cores |
 //! | [`input`] | passing standard input on |
 //! | [`output`], [`ordered`], [`spool`] | merging the ranks' output |
+//! | `sinks` | where the ranks' output comes from and goes |
 //! | `recorder` | the program that records the job beside its ranks |
 //! | [`verdict`] | what the end of a rank means for the job |
 //! | [`report`] | what the launcher says when a job fails |
@@ -39,6 +40,7 @@ mod recorder;
 pub mod report;
 pub mod run;
 mod setup;
+mod sinks;
 pub mod spawned;
 pub mod spool;
 mod tell;

@@ -2,12 +2,13 @@
 
 use margay_core_record::{Clock, KEY, Kind, Reader, Record, moment};
 use margay_job_registry::Jobs;
-use margay_job_stacks::{Frame, callers};
+use margay_job_stacks::callers;
 use margay_net_platform::Peers;
 use margay_sys_os::clock;
 use serde::Serialize;
 
-use crate::why::not_found;
+use crate::asked;
+use crate::call_site::place;
 
 /// A call of a rank.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -96,7 +97,7 @@ impl JobCalls {
 /// # Errors
 /// When there is no such job, or it is another user's: a text with the remedy.
 pub fn of_jobs(jobs: &mut Jobs, job: Option<u64>, most: usize) -> Result<Vec<JobCalls>, String> {
-    let of_job = |peers: &dyn Peers| {
+    asked::look(jobs, job, |peers| {
         let ranks = (0..peers.size()).filter(|&rank| peers.identity(rank).pid != 0);
         let of_rank = |rank| match last_calls(peers, rank, most) {
             Ok(calls) => RankCalls {
@@ -116,15 +117,7 @@ pub fn of_jobs(jobs: &mut Jobs, job: Option<u64>, most: usize) -> Result<Vec<Job
             command: facts.command,
             ranks: ranks.map(of_rank).collect(),
         }
-    };
-    let found: Vec<JobCalls> = (jobs.look().into_iter())
-        .filter(|peers| job.is_none_or(|job| peers.facts().job == job))
-        .map(of_job)
-        .collect();
-    match job {
-        Some(job) if found.is_empty() => Err(not_found(job)),
-        _ => Ok(found),
-    }
+    })
 }
 
 /// Returns the last `most` calls of a rank, the newest last; nothing where no call is recorded.
@@ -182,15 +175,6 @@ pub fn last_calls(peers: &dyn Peers, rank: u32, most: usize) -> Result<Vec<CallV
             }
         })
         .collect())
-}
-
-/// Where a call site is, in words.
-pub(crate) fn place(frame: &Frame, module: &str) -> String {
-    match (frame.line_text(), module) {
-        (_, "") => String::new(),
-        (Some(line), _) => line,
-        (None, _) => frame.function_text(),
-    }
 }
 
 /// What a call did, with its further messages.

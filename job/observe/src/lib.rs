@@ -3,13 +3,15 @@
 //!
 //! | module | subject |
 //! | --- | --- |
+//! | `asked` | the jobs that a command is asked to show |
 //! | [`mesh`] | all jobs with the states of their ranks, as `margay mesh` shows them |
-//! | [`state`] | what one rank does now, as a value and in words |
+//! | [`state`] | what one rank does now |
 //! | [`standstill`] | whether ranks of a running job can never go on, certain without being asked |
 //! | [`waits`] | which rank waits for which, and which ranks can never go on |
-//! | [`words`] | waits and messages in words |
+//! | [`words`] | waits, messages and states of ranks in words |
 //! | [`places`] | where ranks are in their programs: their stacks |
 //! | [`posted`] | which lines posted the requests that ranks wait for |
+//! | [`call_site`] | where the program calls the library, in words |
 //! | [`calls`] | the last calls of a rank, from its flight recorder |
 //! | [`sample`] | in which functions and lines ranks run, as `margay profile` shows it |
 //! | [`crash`] | where a process was when it crashed |
@@ -19,6 +21,8 @@
 //! | [`markers`] | the lights and texts that tasks of MPL show |
 #![forbid(unsafe_code)]
 
+mod asked;
+pub mod call_site;
 pub mod calls;
 pub mod crash;
 pub mod markers;

@@ -18,6 +18,7 @@ use crate::state::{self, Activity};
 use crate::teams::{self, ProcessView};
 use crate::traffic::{Stream, Traffic};
 use crate::waits::Doing;
+use crate::words::wait_in_words;
 
 /// For how long the ranks of a new job are taken for starting. A program without MPI never says
 /// that it has started.
@@ -273,7 +274,7 @@ pub(crate) fn view(
                         tag: w.tag,
                         context: w.context,
                         since_s,
-                        text: state::wait_in_words(peers, posted, rank, &w),
+                        text: wait_in_words(peers, posted, rank, &w),
                     };
                     (State::Waiting, Some(view))
                 }

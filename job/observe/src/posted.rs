@@ -8,21 +8,12 @@ use margay_core_registry::detail::Unexpected;
 use margay_job_stacks::callers;
 use margay_net_platform::Peers;
 
-use crate::calls::place;
+use crate::call_site::{Post, place};
 use crate::state::detail;
 
 /// The calls that made requests, by rank and the number of the call site in its recorder.
 #[derive(Default)]
 pub struct Posted(HashMap<(u32, u16), Post>);
-
-/// A call that made a request or sent a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Post {
-    /// The function: `MPI_Irecv`.
-    pub call: String,
-    /// Where the program called it: `ring.c:30`; empty when that is not known.
-    pub place: String,
-}
 
 impl Posted {
     /// Reads the call sites of all requests that these ranks wait for.

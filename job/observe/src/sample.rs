@@ -11,8 +11,8 @@ use margay_net_platform::Peers;
 use margay_sys_os::process::running_threads;
 use serde::Serialize;
 
+use crate::asked::not_found;
 use crate::waits::rank_ranges;
-use crate::why::not_found;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]

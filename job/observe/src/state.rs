@@ -5,15 +5,10 @@ use margay_core_registry::{Phase, Waiting};
 use margay_net_platform::Peers;
 use margay_sys_os::process::{ProcessFacts, running_threads};
 
-use crate::posted::{self, Posted};
 use crate::waits::{Analysis, Doing, Lasting, analyse};
-use crate::words::{self, describe};
 
 /// A wait that has lasted this long is taken for a wait and not for a message on its way.
 pub const SETTLED_S: f64 = 0.5;
-
-/// The most messages that nobody has asked for that are listed of a job, a line each.
-const MOST_LINES: usize = 16;
 
 /// Finds out which rank waits for which at `now_ns` of the registry's clock.
 #[must_use]
@@ -97,75 +92,6 @@ pub fn doing(peers: &dyn Peers, rank: u32, now_ns: u64) -> Doing {
 #[must_use]
 pub fn detail(peers: &dyn Peers, rank: u32, waiting: &Waiting) -> Option<Detail> {
     detail::read(&peers.note(rank, detail::KEY)?, waiting)
-}
-
-/// Returns what a rank waits for in words, with the lines that `posted` knows.
-#[must_use]
-pub fn wait_in_words(peers: &dyn Peers, posted: &Posted, rank: u32, waiting: &Waiting) -> String {
-    let detail = detail(peers, rank, waiting);
-    let awaited = detail.and_then(|detail| detail.awaited);
-    let post = |site| posted.by(rank, site);
-    describe(&peers.call(rank), waiting, awaited.as_ref(), &post)
-}
-
-/// Returns the messages in words that ranks have that wait, and that they have not asked for.
-#[must_use]
-pub fn unexpected_lines(peers: &dyn Peers, ranks: &[u32]) -> Vec<String> {
-    let details = |&rank: &u32| {
-        let waits = peers.waits(rank).listed.into_iter();
-        waits.filter_map(move |waiting| Some((rank, waiting, detail(peers, rank, &waiting)?)))
-    };
-    let details: Vec<(u32, Waiting, Detail)> = ranks.iter().flat_map(details).collect();
-    // Those beyond are not shown.
-    let messages = (details.iter()).flat_map(|(rank, _, detail)| {
-        let of_rank = detail.unexpected.iter();
-        of_rank.map(|message| (*rank, *message))
-    });
-    let messages: Vec<_> = messages.take(MOST_LINES).collect();
-    let mut sends = posted::sends(peers, &messages).into_iter();
-    let lines = details.iter().flat_map(|(rank, waiting, detail)| {
-        let count = detail.unexpected.len();
-        let sent: Vec<_> = sends.by_ref().take(count).collect();
-        words::unexpected_lines(*rank, waiting, detail, &sent)
-    });
-    let mut lines: Vec<String> = lines.collect();
-    let more = lines.len().saturating_sub(MOST_LINES);
-    lines.truncate(MOST_LINES);
-    if more > 0 {
-        lines.push(format!("and {more} lines more of such messages"));
-    }
-    lines
-}
-
-/// Returns the state of a rank in words, without times, so that ranks in the same state can be
-/// grouped.
-#[must_use]
-pub fn state_in_words(peers: &dyn Peers, posted: &Posted, rank: u32, now_ns: u64) -> String {
-    let call = peers.call(rank);
-    let last = match peers.phase(rank) {
-        Phase::Starting if peers.has_exited(rank) => {
-            return "ended without calling MPI_Init".into();
-        }
-        Phase::Starting => ", has not called MPI_Init".into(),
-        _ if call.is_empty() => String::new(),
-        _ => format!(", last MPI call {call}"),
-    };
-    let activity = || Activity::of_rank(peers, rank);
-    match doing(peers, rank, now_ns) {
-        Doing::Finished => "finished".into(),
-        Doing::Waiting(waits) => {
-            let wait = wait_in_words(peers, posted, rank, &waits.first().0);
-            match activity() {
-                Activity::Stopped => format!("stopped by a signal while it waited in {wait}"),
-                _ => format!("waiting in {wait}"),
-            }
-        }
-        Doing::Running => match activity() {
-            Activity::Stopped => format!("stopped by a signal{last}"),
-            Activity::Asleep => format!("outside MPI and using no CPU{last}"),
-            Activity::Active => format!("computing{last}"),
-        },
-    }
 }
 
 /// What the system says of a rank's process.

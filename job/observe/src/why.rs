@@ -2,20 +2,19 @@
 //! who is late, and what can never go on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 use margay_job_registry::Jobs;
 use margay_job_stacks::Frame;
 use margay_net_platform::Peers;
 use margay_sys_os::clock::now_ns;
-use margay_sys_os::process::is_anothers;
 use serde::Serialize;
 
+use crate::asked;
 use crate::mesh::{self, RankView, State};
 use crate::places::Places;
 use crate::posted::Posted;
-use crate::state;
 use crate::waits::rank_ranges;
+use crate::words::unexpected_lines;
 
 /// A job. The field names are those of `margay why --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -104,32 +103,7 @@ pub struct Unread {
 /// # Errors
 /// When there is no such job, or it is another user's: a text with the remedy.
 pub fn look(jobs: &mut Jobs, job: Option<u64>) -> Result<Vec<JobWhy>, String> {
-    let found: Vec<JobWhy> = (jobs.look().into_iter())
-        .filter(|peers| job.is_none_or(|job| peers.facts().job == job))
-        .map(of)
-        .collect();
-    match job {
-        Some(job) if found.is_empty() => Err(not_found(job)),
-        _ => Ok(found),
-    }
-}
-
-/// Why a job cannot be shown.
-pub(crate) fn not_found(job: u64) -> String {
-    let program = fs::read_to_string(format!("/proc/{job}/comm")).unwrap_or_default();
-    match u32::try_from(job).ok().and_then(is_anothers) {
-        Some(true) => format!(
-            "process {job} ({}) belongs to another user, whose jobs are not shown: be that user, or root",
-            program.trim()
-        ),
-        Some(false) => format!(
-            "process {job} ({}) is no launcher of a job; a job's number is that of its mpiexec, and `margay mesh` shows the jobs",
-            program.trim()
-        ),
-        None => format!(
-            "there is no job {job}: it has ended, or it was started on another host; `margay mesh` shows the jobs of this one"
-        ),
-    }
+    asked::look(jobs, job, of)
 }
 
 /// Looks at a job.
@@ -185,7 +159,7 @@ pub fn of(peers: &dyn Peers) -> JobWhy {
         unread: (unread.into_iter())
             .map(|(why, ranks)| Unread { ranks, why })
             .collect(),
-        unexpected: state::unexpected_lines(peers, &Vec::from_iter(0..peers.size())),
+        unexpected: unexpected_lines(peers, &Vec::from_iter(0..peers.size())),
         is_unsettled: view.is_unsettled,
     }
 }

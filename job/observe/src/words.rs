@@ -1,15 +1,90 @@
-//! Waits and messages in words.
+//! Waits, messages and states of ranks in words.
 
 use margay_core_registry::detail::{Awaited, Detail, Unexpected};
-use margay_core_registry::{WaitKind, Waiting, call_of};
+use margay_core_registry::{Phase, WaitKind, Waiting, call_of};
+use margay_net_platform::Peers;
 
-use crate::posted::Post;
+use crate::call_site::Post;
+use crate::posted::{Posted, sends};
+use crate::state::{Activity, detail, doing};
+use crate::waits::Doing;
+
+/// The most messages that nobody has asked for that are listed of a job, a line each.
+const MOST_LINES: usize = 16;
+
+/// Returns what a rank waits for in words, with the lines that `posted` knows.
+#[must_use]
+pub fn wait_in_words(peers: &dyn Peers, posted: &Posted, rank: u32, waiting: &Waiting) -> String {
+    let detail = detail(peers, rank, waiting);
+    let awaited = detail.and_then(|detail| detail.awaited);
+    let post = |site| posted.by(rank, site);
+    describe(&peers.call(rank), waiting, awaited.as_ref(), &post)
+}
+
+/// Returns the messages in words that ranks have that wait, and that they have not asked for.
+#[must_use]
+pub fn unexpected_lines(peers: &dyn Peers, ranks: &[u32]) -> Vec<String> {
+    let details = |&rank: &u32| {
+        let waits = peers.waits(rank).listed.into_iter();
+        waits.filter_map(move |waiting| Some((rank, waiting, detail(peers, rank, &waiting)?)))
+    };
+    let details: Vec<(u32, Waiting, Detail)> = ranks.iter().flat_map(details).collect();
+    // Those beyond are not shown.
+    let messages = (details.iter()).flat_map(|(rank, _, detail)| {
+        let of_rank = detail.unexpected.iter();
+        of_rank.map(|message| (*rank, *message))
+    });
+    let messages: Vec<_> = messages.take(MOST_LINES).collect();
+    let mut sent = sends(peers, &messages).into_iter();
+    let lines = details.iter().flat_map(|(rank, waiting, detail)| {
+        let count = detail.unexpected.len();
+        let sent: Vec<_> = sent.by_ref().take(count).collect();
+        lines_of_rank(*rank, waiting, detail, &sent)
+    });
+    let mut lines: Vec<String> = lines.collect();
+    let more = lines.len().saturating_sub(MOST_LINES);
+    lines.truncate(MOST_LINES);
+    if more > 0 {
+        lines.push(format!("and {more} lines more of such messages"));
+    }
+    lines
+}
+
+/// Returns the state of a rank in words, without times, so that ranks in the same state can be
+/// grouped.
+#[must_use]
+pub fn state_in_words(peers: &dyn Peers, posted: &Posted, rank: u32, now_ns: u64) -> String {
+    let call = peers.call(rank);
+    let last = match peers.phase(rank) {
+        Phase::Starting if peers.has_exited(rank) => {
+            return "ended without calling MPI_Init".into();
+        }
+        Phase::Starting => ", has not called MPI_Init".into(),
+        _ if call.is_empty() => String::new(),
+        _ => format!(", last MPI call {call}"),
+    };
+    let activity = || Activity::of_rank(peers, rank);
+    match doing(peers, rank, now_ns) {
+        Doing::Finished => "finished".into(),
+        Doing::Waiting(waits) => {
+            let wait = wait_in_words(peers, posted, rank, &waits.first().0);
+            match activity() {
+                Activity::Stopped => format!("stopped by a signal while it waited in {wait}"),
+                _ => format!("waiting in {wait}"),
+            }
+        }
+        Doing::Running => match activity() {
+            Activity::Stopped => format!("stopped by a signal{last}"),
+            Activity::Asleep => format!("outside MPI and using no CPU{last}"),
+            Activity::Active => format!("computing{last}"),
+        },
+    }
+}
 
 /// Returns what a waiting rank waits for, in words: `MPI_Recv for rank 1, tag 5`, and
 /// `MPI_Waitall for rank 1, tag 5 (MPI_Irecv at ring.c:12, request 1 of 2)` where the request is
 /// known.
-#[must_use]
-pub fn describe<'a>(
+fn describe<'a>(
     call: &str,
     waiting: &Waiting,
     awaited: Option<&Awaited>,
@@ -71,8 +146,7 @@ fn operation<'a>(awaited: &Awaited, post: &dyn Fn(u16) -> Option<&'a Post>) -> S
 
 /// Returns the messages that have come to a rank that waits and that it has not asked for, a line
 /// for each kind; `sent` are the calls that have sent them, where these are known.
-#[must_use]
-pub fn unexpected_lines(
+fn lines_of_rank(
     rank: u32,
     waiting: &Waiting,
     detail: &Detail,
@@ -189,7 +263,7 @@ mod tests {
             more: 3,
         };
         assert_eq!(
-            unexpected_lines(
+            lines_of_rank(
                 0,
                 &waiting,
                 &detail,

@@ -400,7 +400,7 @@ impl Symbols {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unwind::Tables;
+    use crate::tables::Tables;
 
     /// Reads all that is read of a file.
     fn read(bytes: Vec<u8>) -> Option<()> {

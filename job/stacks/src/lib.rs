@@ -3,11 +3,14 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `core_file` | core files of processes that have crashed |
+//! | `crashed` | the stacks of processes that have crashed, from their core files |
+//! | `core_file` | the contents of a core file |
 //! | `elf` | ELF files: segments, sections, symbols, separate debug files |
 //! | `maps` | the files that a process has mapped, each opened once for all processes |
+//! | `tables` | the tables of a file by which stacks are walked |
 //! | `unwind` | from registers and a copy of the stack to the callers |
 //! | `lines` | functions, files and lines, inlined functions included |
+//! | `interpreter` | which file has the interpreter of Python |
 //! | `python` | the functions of Python, from the structures of its interpreter |
 //! | `names` | names as their authors wrote them |
 //! | `sampler` | stacks over time: how often threads are in which functions |
@@ -18,13 +21,16 @@
 #![forbid(unsafe_code)]
 
 mod core_file;
+mod crashed;
 mod elf;
+mod interpreter;
 mod lines;
 mod maps;
 mod names;
 mod places;
 mod python;
 mod sampler;
+mod tables;
 mod unwind;
 
 use std::collections::{BTreeSet, HashMap};
@@ -32,7 +38,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-pub use core_file::{are_written, crashed};
+pub use crashed::{are_written, crashed};
 use margay_sys_os::trace::images;
 pub use margay_sys_os::trace::{Refused, Thread};
 pub use places::Places;

@@ -128,7 +128,7 @@ fn at(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unwind::Tables;
+    use crate::tables::Tables;
 
     #[test]
     fn damaged_debug_information_is_no_reason_to_panic() {

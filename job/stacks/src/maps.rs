@@ -8,8 +8,8 @@ use margay_sys_os::trace::upwards;
 
 use crate::core_file::CoreFile;
 use crate::elf::Elf;
-use crate::python::Runtime;
-use crate::unwind::Tables;
+use crate::interpreter::Runtime;
+use crate::tables::Tables;
 
 /// What the loader leaves as it is in the file, and what must therefore agree.
 const HEAD: usize = 4096;

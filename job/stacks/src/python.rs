@@ -7,7 +7,7 @@
 
 use margay_sys_os::trace::{Thread, upwards};
 
-use crate::elf::{Elf, number};
+use crate::elf::number;
 use crate::maps::{Maps, Modules};
 use crate::{Frame, Stack};
 
@@ -19,28 +19,6 @@ const MOST_FRAMES: usize = 128;
 /// Bytes of a name, and of the table of a function's lines.
 const MOST_NAME: u64 = 1024;
 const MOST_TABLE: u64 = 1 << 20;
-
-/// An interpreter in a file.
-pub(crate) struct Runtime {
-    /// Where its state is, as an address in the file.
-    state: u64,
-    /// The second number of its version.
-    minor: u32,
-}
-
-impl Runtime {
-    /// The interpreter in a file of that name, if there is one.
-    pub(crate) fn of(path: &str, elf: Option<&Elf>) -> Option<Runtime> {
-        let name = path.rsplit('/').next()?;
-        let name = name.strip_prefix("lib").unwrap_or(name);
-        let digits = name.strip_prefix("python3.")?;
-        let end = digits.find(|c: char| !c.is_ascii_digit());
-        Some(Runtime {
-            minor: digits[..end.unwrap_or(digits.len())].parse().ok()?,
-            state: elf?.data("_PyRuntime")?,
-        })
-    }
-}
 
 // Fields: one for each field of the interpreter's structures that is read.
 /// Where the fields are, in bytes from the beginning of their structure.

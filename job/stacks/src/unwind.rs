@@ -2,64 +2,18 @@
 //! compilers write for exceptions (`.eh_frame`), and by frame pointers where there are none.
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, EvaluationResult, Expression,
-    FrameDescriptionEntry, LittleEndian, Location, Register, RegisterRule, UnwindContext,
-    UnwindSection, Value,
+    CfaRule, EhFrame, EvaluationResult, Expression, LittleEndian, Location, Register, RegisterRule,
+    UnwindContext, Value,
 };
 use margay_sys_os::trace::{FRAME_POINTER, REGISTERS, STACK_POINTER, ThreadImage};
 
-use crate::elf::Elf;
 use crate::maps::{Maps, Modules};
-
-type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+use crate::tables::{Bytes, Tables};
 
 /// Callers beyond these are not looked for.
 const MOST_FRAMES: usize = 256;
 /// Steps of an expression in the tables.
 const MOST_STEPS: u32 = 10_000;
-
-/// A file's tables.
-#[derive(Default)]
-pub(crate) struct Tables {
-    frames: Vec<u8>,
-    index: Vec<u8>,
-    bases: BaseAddresses,
-}
-
-impl Tables {
-    pub(crate) fn of(elf: Option<&Elf>) -> Tables {
-        let section = |name| elf.and_then(|elf| elf.section(name)).unwrap_or_default();
-        let address = |name| elf.and_then(|elf| elf.address_of(name)).unwrap_or(0);
-        Tables {
-            frames: section(".eh_frame"),
-            index: section(".eh_frame_hdr"),
-            bases: BaseAddresses::default()
-                .set_eh_frame(address(".eh_frame"))
-                .set_eh_frame_hdr(address(".eh_frame_hdr"))
-                .set_text(address(".text"))
-                .set_got(address(".got")),
-        }
-    }
-
-    fn entry<'a>(
-        &'a self,
-        section: &EhFrame<Bytes<'a>>,
-        address: u64,
-    ) -> Option<FrameDescriptionEntry<Bytes<'a>>> {
-        let header = EhFrameHdr::new(&self.index, LittleEndian).parse(&self.bases, 8);
-        let found = header.ok().and_then(|header| {
-            let table = header.table()?;
-            let entry =
-                table.fde_for_address(section, &self.bases, address, EhFrame::cie_from_offset);
-            entry.ok()
-        });
-        // A static program may have no index.
-        found.or_else(|| {
-            let entry = section.fde_for_address(&self.bases, address, EhFrame::cie_from_offset);
-            entry.ok()
-        })
-    }
-}
 
 /// One function on a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -18,7 +18,7 @@ use margay_sys_shm::segment::Segment;
 use super::task::Task;
 use super::wire;
 use crate::binding::{Lease, place};
-use crate::environment::Ties;
+use crate::environment::{SEGMENT_FD, Ties};
 use crate::frameworks::{self, Devices};
 use crate::guard::{self, Guard, Plan, RankStart};
 use crate::plan::{Binding, Job, LaunchError};
@@ -109,7 +109,7 @@ pub(super) fn start(
     let busy = placement.distinct_cores().unwrap_or(usable).min(usable);
     let segment = segment(task, ranks, busy, (hosts, locations))?;
     let failed = |error: io::Error| setup::descriptors(own, &error);
-    let segment_fd = duplicate_above(segment.fd(), setup::SEGMENT_FD)
+    let segment_fd = duplicate_above(segment.fd(), SEGMENT_FD)
         .or_else(|_| segment.fd().try_clone_to_owned())
         .map_err(failed)?;
     let devices = Devices::find(

@@ -36,7 +36,7 @@ use super::shell;
 use super::stage::Sending;
 use super::wire::{self, Reader, Writer, kind};
 use crate::guard::{COMMAND_BYTES, Command, Event, Guard, command_of, encode};
-use crate::setup::RankOutput;
+use crate::sinks::RankOutput;
 
 /// A remote shell has this much time to start its agent.
 const START_LIMIT: Duration = Duration::from_secs(30);

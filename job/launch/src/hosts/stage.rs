@@ -11,8 +11,8 @@ use std::sync::Arc;
 use margay_sys_os::descriptor::{duplicate_above, leave_open, memory_program};
 
 use super::wire::{Writer, kind};
+use crate::environment::SEGMENT_FD;
 use crate::plan::LaunchError;
-use crate::setup::SEGMENT_FD;
 
 /// Bytes of a file in one message.
 const PIECE: usize = 256 << 10;
