@@ -13,8 +13,12 @@ use margay_sys_os::port::Channel;
 use super::Dynamic;
 use super::callers::{Hello, Line, REFUSED, Refusal, bytes_of, words_of};
 use super::deadline::Deadline;
-use super::port::WELCOME;
 use super::target::Target;
+
+/// The first word of each message between roots, beside those of [`callers`](super::callers).
+pub(crate) const WELCOME: i32 = 0x4d47_0002;
+pub(crate) const DONE: i32 = 0x4d47_0003;
+pub(crate) const CONTACTS: i32 = 0x4d47_0005;
 
 /// The other root.
 pub(crate) struct Peer {

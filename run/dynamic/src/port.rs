@@ -41,13 +41,8 @@ use margay_run_mpi::foreign::{Address, Agreed, NewBridge, PLACE_WORDS};
 use super::Dynamic;
 use super::callers::{Callers, FarCallers, HELLO, Hello, Line, Refusal};
 use super::deadline::Deadline;
-use super::peer::Peer;
+use super::peer::{CONTACTS, DONE, Peer, WELCOME};
 use super::target::{Far, Target, parse, socket_name};
-
-/// The first word of each message between roots, beside those of [`callers`](super::callers).
-pub(crate) const WELCOME: i32 = 0x4d47_0002;
-const DONE: i32 = 0x4d47_0003;
-const CONTACTS: i32 = 0x4d47_0005;
 
 /// The ports that this process has opened, by name.
 #[derive(Default)]

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use margay_core_group::{Cart, DistGraph, Graph};
 use margay_core_group::{Comparison, Group};
+use margay_core_schedule::Hosts;
 use margay_run_engine::node::{Channel, Plane};
 use margay_run_engine::{Pending, Rank};
 
 use crate::attribute::{Access, Attributes, Carrier};
 use crate::buffer::Buffer;
-use crate::collective::hosts::Division;
 use crate::constants::comm::*;
 use crate::constants::comparison::*;
 use crate::constants::errhandler::MPI_ERRORS_ARE_FATAL;
@@ -91,6 +91,54 @@ pub struct Comm {
     division: OnceLock<Option<Box<Division>>>,
     pub(crate) failures: Failures,
     state: Mutex<State>,
+}
+
+/// A communicator that is divided by hosts, as one of its ranks sees it.
+pub(crate) struct Division {
+    pub(crate) hosts: Hosts,
+    /// The ranks of this host.
+    pub(crate) local: Arc<Comm>,
+    /// One rank of each host: where hosts have equally many ranks, those with this rank's number,
+    /// else the lowest ones, of which this rank may be none.
+    pub(crate) across: Option<Arc<Comm>>,
+}
+
+impl Division {
+    /// None where all ranks are on one host, each is alone on its host, or some are of other jobs.
+    fn new(mpi: &Mpi, comm: &Comm) -> Option<Division> {
+        let size = mpi.rank.world_size();
+        let is_own = |process: u32| process < size;
+        if comm.remote.is_some() || !comm.group.processes().all(is_own) {
+            return None;
+        }
+        let peers = mpi.rank.peers();
+        let hosts = Hosts::new(comm.group.processes().map(|process| peers.host(process)))?;
+        let local = part(comm, hosts.members(hosts.host(comm.rank)))?;
+        let across = match hosts.is_even() {
+            true => part(comm, &hosts.counterparts(comm.rank)),
+            false => part(comm, &hosts.representatives(0)),
+        };
+        Some(Division {
+            hosts,
+            local: Arc::new(local),
+            across: across.map(Arc::new),
+        })
+    }
+}
+
+/// A communicator of some ranks of another one; none where this rank is none of them.
+pub(crate) fn part(comm: &Comm, ranks: &[u32]) -> Option<Comm> {
+    let rank = ranks.iter().position(|&rank| rank == comm.rank)? as u32;
+    let processes = ranks.iter().map(|&rank| comm.group.process(rank));
+    let group = Group::from_processes(processes.collect::<Option<_>>()?).ok()?;
+    Some(Comm::new(Parts {
+        id: Some(comm.id()),
+        rank,
+        group: Arc::new(group),
+        remote: None,
+        inner: None,
+        topology: None,
+    }))
 }
 
 /// What a communicator was used for.
@@ -270,7 +318,7 @@ impl Comm {
     /// collectives that are under way end before: another communicator may get the number.
     pub fn close_channel(&self, rank: &Rank) {
         if let Some(Some(division)) = self.division.get() {
-            division.local().close_channel(rank);
+            division.local.close_channel(rank);
         }
         if let Some(Some(channel)) = self.channel.get() {
             channel.close();

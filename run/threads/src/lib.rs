@@ -34,6 +34,7 @@ mod pool;
 mod pool_state;
 mod steal_backoff;
 mod time_slices;
+mod watched;
 mod watcher;
 mod worker;
 

@@ -13,10 +13,10 @@ use margay_sys_threads::sleepers::{SleepState, Sleepers, WakeRequest};
 
 use crate::config::Config;
 use crate::contention::{Contention, RunDelay};
-use crate::fiber_table::{FiberCounts, FiberId};
+use crate::fiber_table::FiberId;
 use crate::offer::Offers;
 use crate::parking::ParkingLot;
-use crate::watcher::Watch;
+use crate::watched::{Watch, Watched};
 use margay_sys_threads::wake_queue::WakeQueue;
 
 /// Worker slots of a pool: for its own workers and the program threads that call in. The thousandth
@@ -50,25 +50,6 @@ pub(crate) struct WorkerSlot<W: 'static> {
     pub(crate) enqueued: AtomicU64,
     pub(crate) completed: AtomicU64,
     pub(crate) watched: Watched,
-}
-
-/// What a worker lets the watcher know; see `watcher.rs`.
-#[derive(Debug, Default)]
-pub(crate) struct Watched {
-    /// The kernel's number of its thread; 0 for none.
-    pub(crate) thread: AtomicU32,
-    /// It waits for work.
-    pub(crate) is_idle: AtomicBool,
-    /// Its fibers spend their time in `sched_yield`.
-    pub(crate) is_yielding: AtomicBool,
-    pub(crate) fibers: Arc<FiberCounts>,
-}
-
-impl Watched {
-    /// Whether this is another worker's, and that one has a thread.
-    pub(crate) fn is_other_than(&self, one: &Watched) -> bool {
-        !std::ptr::eq(self, one) && self.thread.load(Ordering::Relaxed) != 0
-    }
 }
 
 /// See the module.

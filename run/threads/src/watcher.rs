@@ -6,9 +6,8 @@
 //! the worker has been in it at two polls in a row, so that it is still there when the signal
 //! comes.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, Thread};
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Duration;
 
 use margay_sys_threads::preempt::{self, ObservedThread, SeenCall};
@@ -29,31 +28,6 @@ const LONGEST: Duration = Duration::from_millis(500);
 /// A worker for which an interruption has changed nothing is left alone for 1, 2, 4 ... polls, and
 /// at most for 2 to the power of this.
 const MAX_SKIPS: u32 = 5;
-
-/// Whether there is a watcher and what it does.
-#[derive(Debug, Default)]
-pub(crate) struct Watch {
-    is_on: AtomicBool,
-    thread: OnceLock<Thread>,
-}
-
-impl Watch {
-    /// Lets it poll, if it does not.
-    #[inline]
-    pub(crate) fn start(&self) {
-        if !self.is_on.load(Ordering::Relaxed) {
-            self.start_polling();
-        }
-    }
-
-    #[cold]
-    fn start_polling(&self) {
-        self.is_on.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
-    }
-}
 
 /// What one poll has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

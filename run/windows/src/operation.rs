@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::sync::POLLS;
 use margay_core_datatype::{Basic, Class, Datatype};
 use margay_core_reduce::{self as reduce, Op};
 use margay_run_mpi::error::*;
@@ -84,22 +83,6 @@ impl Dense {
     pub fn swap(datatype: u32, compare: Piece, result: Piece) -> Option<Dense> {
         let basic = Basic::from_handle(u64::from(datatype))?;
         can_swap(basic).then_some(Dense::Swap(compare, result))
-    }
-}
-
-impl Dense {
-    /// How many flushes it stands for where they are counted until others get the core: the more,
-    /// the more likely it is that the program asks again and again for what another rank has yet to
-    /// do.
-    #[inline(always)]
-    pub(super) fn looks(self) -> u32 {
-        match self {
-            Dense::Put | Dense::Accumulate(..) => 0,
-            Dense::Fetch(Op::NoOp, ..) => POLLS / 64,
-            Dense::Swap(..) => POLLS / 128,
-            Dense::Get => POLLS / 256,
-            Dense::Fetch(..) => POLLS / 1024,
-        }
     }
 }
 

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
 use margay_core_group::Group;
+use margay_core_reduce::Op;
 use margay_run_engine::Pending;
 
 use super::epoch::*;
+use super::operation::Dense;
 use super::reach::unattached_at;
 use super::wire::{Head, Verb};
 use super::{Window, Windows};
@@ -21,7 +23,7 @@ use margay_run_mpi::{Operation, fail};
 /// Flushes before others make progress and get the core, if the program only stores: then it waits
 /// for nobody. (An operation with its flush takes some 15 ns, giving the core away a slice of
 /// another rank's time.)
-pub(super) const POLLS: u32 = 1 << 16;
+const POLLS: u32 = 1 << 16;
 
 /// Whether the processor makes stores visible in the order of the program.
 pub(super) const STORES_IN_ORDER: bool = cfg!(target_arch = "x86_64");
@@ -445,6 +447,22 @@ impl Window {
             Access::LockAll(_) => true,
             Access::Locks(_) => target.is_none_or(|target| self.locked(target) != CLOSED),
             _ => false,
+        }
+    }
+}
+
+impl Dense {
+    /// How many flushes it stands for where they are counted until others get the core: the more,
+    /// the more likely it is that the program asks again and again for what another rank has yet to
+    /// do.
+    #[inline(always)]
+    pub(super) fn looks(self) -> u32 {
+        match self {
+            Dense::Put | Dense::Accumulate(..) => 0,
+            Dense::Fetch(Op::NoOp, ..) => POLLS / 64,
+            Dense::Swap(..) => POLLS / 128,
+            Dense::Get => POLLS / 256,
+            Dense::Fetch(..) => POLLS / 1024,
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | [`reduction_table`] | tables by which a compiler registers reductions of tasks |
 //! | [`task_block`] | memory of tasks whose arguments the program writes itself |
 //! | [`border`] | on which side a stack is: in the program, or in the runtime that it calls |
+//! | `here` | what each set of thread-local variables has of this, and how it is found |
 //! | [`caller`] | where a program called the library, and from where that calls the program |
 //! | [`slot`] | the context of what runs here |
 //! | [`deque`] | a worker's deque, with thieves at the other end |
@@ -35,6 +36,8 @@ pub mod claims;
 pub mod deque;
 #[cfg(not(loom))]
 pub mod fiber;
+#[cfg(not(loom))]
+mod here;
 #[cfg(not(loom))]
 pub mod inspect;
 #[cfg(not(loom))]

@@ -8,12 +8,8 @@ use std::any::{Any, TypeId};
 use std::cell::RefCell;
 use std::ptr;
 
-use crate::border::{Border, Here, here};
-
-#[repr(C)]
-pub(crate) struct Header {
-    kind: TypeId,
-}
+use crate::border::Border;
+use crate::here::{Header, Here, here};
 
 /// A context, with what tells its type.
 #[repr(C)]

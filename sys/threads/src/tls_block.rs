@@ -21,7 +21,7 @@ use std::thread;
 use margay_sys_os::cpu;
 use rustix::thread::futex::{Flags, wait as futex_wait, wake as futex_wake};
 
-use crate::border::{Here, here};
+use crate::here::{Here, here};
 
 /// A set of thread-local variables. Ends with its value, or before it.
 #[derive(Debug)]

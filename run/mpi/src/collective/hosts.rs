@@ -13,13 +13,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use margay_core_group::Group;
-use margay_core_schedule::Hosts;
 use margay_run_engine::{Data, ReqId, copy};
 use margay_sys_os::user::Mem;
 
 use crate::Mpi;
-use crate::comm::{Comm, Parts};
+use crate::comm::{Comm, Division, part};
 use crate::error::*;
 use crate::op::Op;
 use crate::operation::{Blocks, Elements, Operand, Operation, Root};
@@ -36,43 +34,7 @@ const SEGMENT: u64 = 128 << 10;
 /// Segments of a broadcast that are under way between two hosts.
 const SEGMENTS: usize = 4;
 
-/// A communicator that is divided by hosts, as one of its ranks sees it.
-pub(crate) struct Division {
-    pub(crate) hosts: Hosts,
-    /// The ranks of this host.
-    local: Arc<Comm>,
-    /// One rank of each host: where hosts have equally many ranks, those with this rank's number,
-    /// else the lowest ones, of which this rank may be none.
-    across: Option<Arc<Comm>>,
-}
-
 impl Division {
-    /// None where all ranks are on one host, each is alone on its host, or some are of other jobs.
-    pub(crate) fn new(mpi: &Mpi, comm: &Comm) -> Option<Division> {
-        let size = mpi.rank.world_size();
-        let is_own = |process: u32| process < size;
-        if comm.remote.is_some() || !comm.group.processes().all(is_own) {
-            return None;
-        }
-        let peers = mpi.rank.peers();
-        let hosts = Hosts::new(comm.group.processes().map(|process| peers.host(process)))?;
-        let local = part(comm, hosts.members(hosts.host(comm.rank)))?;
-        let across = match hosts.is_even() {
-            true => part(comm, &hosts.counterparts(comm.rank)),
-            false => part(comm, &hosts.representatives(0)),
-        };
-        Some(Division {
-            hosts,
-            local: Arc::new(local),
-            across: across.map(Arc::new),
-        })
-    }
-
-    /// The communicator of the host's ranks.
-    pub(crate) fn local(&self) -> &Comm {
-        &self.local
-    }
-
     /// One rank of each host, `root` on its own; none where this rank is none of them.
     fn heads(&self, comm: &Comm, root: u32) -> Option<Arc<Comm>> {
         let heads = self.hosts.representatives(root);
@@ -97,21 +59,6 @@ impl Division {
             false => 0,
         }
     }
-}
-
-/// A communicator of some ranks of another one; none where this rank is none of them.
-fn part(comm: &Comm, ranks: &[u32]) -> Option<Comm> {
-    let rank = ranks.iter().position(|&rank| rank == comm.rank)? as u32;
-    let processes = ranks.iter().map(|&rank| comm.group.process(rank));
-    let group = Group::from_processes(processes.collect::<Option<_>>()?).ok()?;
-    Some(Comm::new(Parts {
-        id: Some(comm.id()),
-        rank,
-        group: Arc::new(group),
-        remote: None,
-        inner: None,
-        topology: None,
-    }))
 }
 
 /// An operation on a divided communicator.
