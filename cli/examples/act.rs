@@ -16,7 +16,8 @@ use margay_core_registry::{Phase, Pulse, WaitKind, Waiting, call_name};
 use margay_net_shm::SegmentPeers;
 use margay_sys_os::clock::now_ns;
 use margay_sys_os::signal;
-use margay_sys_shm::segment::{ENV_RANK, ENV_SEGMENT, Segment};
+use margay_sys_shm::environment::{ENV_RANK, ENV_SEGMENT};
+use margay_sys_shm::segment::Segment;
 
 fn main() {
     let number = |name: &str| -> i64 { std::env::var(name).unwrap().parse().unwrap() };

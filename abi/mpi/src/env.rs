@@ -10,7 +10,7 @@ use margay_run_mpi::constants::thread::*;
 use margay_run_mpi::constants::version::*;
 use margay_run_mpi::{fail, host_name};
 use margay_sys_os::clock;
-use margay_sys_shm::segment::ENV_PARENT;
+use margay_sys_shm::environment::ENV_PARENT;
 
 use crate::call::{
     Model, current, enter, is_finalized, is_initialized, leave_world, mpi, opened, outside, raise,

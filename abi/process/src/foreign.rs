@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use margay_sys_shm::segment::ENV_SINGLETON;
+use margay_sys_shm::environment::ENV_SINGLETON;
 
 /// A launcher that is not Margay's and started this process as one of several.
 #[derive(Clone, Debug, PartialEq, Eq)]

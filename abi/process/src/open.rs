@@ -18,11 +18,12 @@ use margay_run_engine::monitor::Monitor;
 use margay_run_engine::{Policy, Rank};
 use margay_sys_os::sockets::inherited_listener;
 use margay_sys_os::{clock, cpu};
+use margay_sys_shm::environment::{
+    ENV_BYTES_ONLY, ENV_LISTENER, ENV_RANK, ENV_SEGMENT, ENV_SINGLETON, ENV_SIZE,
+};
 use margay_sys_shm::layout::Sizes;
 use margay_sys_shm::mapping::SegmentError;
-use margay_sys_shm::segment::{
-    ENV_BYTES_ONLY, ENV_LISTENER, ENV_RANK, ENV_SEGMENT, ENV_SINGLETON, ENV_SIZE, Segment,
-};
+use margay_sys_shm::segment::Segment;
 
 use crate::foreign::ForeignLauncher;
 

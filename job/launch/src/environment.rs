@@ -4,8 +4,8 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use margay_net_platform::asks;
-use margay_sys_shm::segment::{ENV_LAUNCHER, ENV_LISTENER, ENV_PARENT, ENV_RANK, ENV_SEGMENT};
-pub use margay_sys_shm::segment::{ENV_SIZE, ENV_SPAWN};
+use margay_sys_shm::environment::{ENV_LAUNCHER, ENV_LISTENER, ENV_PARENT, ENV_RANK, ENV_SEGMENT};
+pub use margay_sys_shm::environment::{ENV_SIZE, ENV_SPAWN};
 
 use crate::frameworks::{self, Devices};
 use crate::other_abi::Libraries;

@@ -10,7 +10,7 @@ use std::io;
 
 use margay_sys_os::port::Channel;
 use margay_sys_os::process::{self, Forked};
-use margay_sys_shm::segment::ENV_SPAWN;
+use margay_sys_shm::environment::ENV_SPAWN;
 
 /// The program that spawns.
 #[derive(Debug)]

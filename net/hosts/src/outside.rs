@@ -14,7 +14,7 @@ use margay_net_platform::{
 use margay_net_tcp::{GOODBYE, Tcp, Wiring};
 use margay_net_transport::Transport;
 use margay_sys_os::sockets::{self, Epoll};
-use margay_sys_shm::segment::ENV_PORT_RANGE;
+use margay_sys_shm::environment::ENV_PORT_RANGE;
 
 use crate::distant::{Distant, Gone};
 

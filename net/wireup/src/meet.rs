@@ -18,8 +18,9 @@ use std::sync::Arc;
 use margay_core_registry::Facts;
 use margay_core_registry::hosts::{self, Host, Location, SECRET, Table};
 use margay_sys_os::{clock, cpu, process, sockets};
+use margay_sys_shm::environment::ENV_PORT_RANGE;
 use margay_sys_shm::layout::Sizes;
-use margay_sys_shm::segment::{ENV_PORT_RANGE, Segment};
+use margay_sys_shm::segment::Segment;
 
 use crate::{Wire, WireError};
 

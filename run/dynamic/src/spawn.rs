@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use margay_net_platform::asks::{Ask, Program, Spawn};
 use margay_sys_os::port::Channel;
-use margay_sys_shm::segment::{ENV_PARENT, ENV_SPAWN};
+use margay_sys_shm::environment::{ENV_PARENT, ENV_SPAWN};
 
 use margay_run_mpi::comm::Comm;
 use margay_run_mpi::error::*;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use margay_sys_os::process::library_path;
-use margay_sys_shm::segment::{ENV_LAUNCHER, ENV_SEGMENT};
+use margay_sys_shm::environment::{ENV_LAUNCHER, ENV_SEGMENT};
 
 /// Returns the launcher: that of this job, else the one beside this library, else what `PATH` has.
 #[must_use]

@@ -20,8 +20,9 @@ use margay_sys_os::descriptor::{FileLimit, duplicate_above, leave_open};
 use margay_sys_os::process::{self, Forked, Start, Starter, StringArray};
 use margay_sys_os::signal::{self, SignalSet};
 use margay_sys_os::{clock, cpu};
+use margay_sys_shm::environment::{ENV_RANK, ENV_SEGMENT, ENV_SIZE};
 use margay_sys_shm::layout::Sizes;
-use margay_sys_shm::segment::{ENV_RANK, ENV_SEGMENT, ENV_SIZE, Segment};
+use margay_sys_shm::segment::Segment;
 
 use crate::error::*;
 use crate::{ptype_of, refuse};

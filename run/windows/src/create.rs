@@ -87,7 +87,7 @@ impl Windows<'_> {
                 MPI_ERR_RMA_SHARED,
                 "the processes of {} share no memory (they are on several hosts or of several jobs, or {} is set); make the communicator with MPI_Comm_split_type",
                 parent.describe(),
-                margay_sys_shm::segment::ENV_BYTES_ONLY
+                margay_sys_shm::environment::ENV_BYTES_ONLY
             );
         }
         let own = |bytes| match self.mpi.rank().alloc_shared(bytes) {

@@ -10,7 +10,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use crate::segment::Segment;
@@ -32,9 +31,6 @@ impl AsFd for Doorbell {
         self.0.as_fd()
     }
 }
-
-/// The socket from which this process rings.
-pub(crate) type Ringer = OnceLock<Option<UnixDatagram>>;
 
 impl Segment {
     fn doorbell_name(&self, rank: u32) -> io::Result<SocketAddr> {

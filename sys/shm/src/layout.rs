@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 use margay_sys_os::event_count::EventCount;
 
-use crate::inbox;
+use crate::inbox::format::all_bytes;
 use crate::owner::OwnerLock;
 use crate::waits::WaitList;
 
@@ -199,7 +199,7 @@ impl Layout {
             cells_offset + u64::from(ranks) * size_of::<RankCell>() as u64,
             PAGE,
         );
-        let heap_offset = round_up(inboxes_offset + inbox::all_bytes(ranks), PAGE);
+        let heap_offset = round_up(inboxes_offset + all_bytes(ranks), PAGE);
         let heap_bytes = BOARD_TABLE_BYTES + sizes.heap_bytes;
         let heap_end = round_up(heap_offset + heap_bytes, 2 << 20);
         Layout {
@@ -266,10 +266,7 @@ impl Layout {
             && parts.iter().all(|part| part.is_multiple_of(PAGE))
             && self.cells_offset >= size_of::<Header>() as u64
             && self.inboxes_offset >= after(self.cells_offset, size_of::<RankCell>() as u64)
-            && self.heap_offset
-                >= self
-                    .inboxes_offset
-                    .saturating_add(inbox::all_bytes(self.ranks))
+            && self.heap_offset >= self.inboxes_offset.saturating_add(all_bytes(self.ranks))
             && self.heap_end >= self.heap_offset
             && self.arena_offset >= self.heap_end
             && length >= after(self.arena_offset, self.arena_stride)

@@ -9,6 +9,7 @@
 //! | [`segment`] | the job's shared memory (one memfd) |
 //! | [`layout`] | where its parts begin, its header and the cell of every rank |
 //! | [`mapping`] | its file and the mappings of it |
+//! | [`environment`] | the environment variables by which launcher and ranks find it and each other |
 //! | [`registry`] | who the ranks are and what they do |
 //! | [`waits`] | what the threads of a rank wait for |
 //! | [`allocator`] | its heap, and the arena of each rank |
@@ -32,6 +33,8 @@ pub mod arena;
 pub mod board;
 #[cfg(not(loom))]
 pub mod doorbell;
+#[cfg(not(loom))]
+pub mod environment;
 pub mod inbox;
 #[cfg(not(loom))]
 pub mod layout;

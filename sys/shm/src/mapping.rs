@@ -13,7 +13,7 @@ use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
 
-use crate::segment::ENV_SEGMENT;
+use crate::environment::ENV_SEGMENT;
 
 /// The name under which the segment's memfd appears in `/proc/<pid>/fd`.
 pub const MEMFD_NAME: &str = "margay-job";

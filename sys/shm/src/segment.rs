@@ -19,42 +19,15 @@
 use std::fs::{File, Metadata};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_core_registry::hosts;
 
-use crate::doorbell::Ringer;
 use crate::layout::{Header, Layout, MAGIC, PAGE, RankCell, Sizes, VERSION};
 use crate::mapping::{self, Mapping, SegmentError};
-
-/// The environment variable that says that processes run alone on purpose, whatever started them;
-/// empty or `0` says nothing.
-pub const ENV_SINGLETON: &str = "MARGAY_SINGLETON";
-/// The environment variable that tells a rank the number of the inherited segment descriptor.
-pub const ENV_SEGMENT: &str = "MARGAY_SEGMENT_FD";
-/// Environment variable with the number of ranks, for programs.
-pub const ENV_SIZE: &str = "MARGAY_SIZE";
-/// The environment variable that tells a rank its number in the job, from 0.
-pub const ENV_RANK: &str = "MARGAY_RANK";
-/// The environment variable that tells a rank of a job on several hosts the number of the inherited
-/// socket at which it listens.
-pub const ENV_LISTENER: &str = "MARGAY_LISTENER_FD";
-/// The environment variable that makes the ranks of a job exchange bytes through pipes only: no
-/// memory is shared, no rank attaches to another. For tests of what a transport without memory has
-/// to do.
-pub const ENV_BYTES_ONLY: &str = "MARGAY_BYTES_ONLY";
-
-/// The environment variable that tells a rank the launcher's executable, for spawning.
-pub const ENV_LAUNCHER: &str = "MARGAY_LAUNCHER";
-/// The environment variable that tells a launcher who spawns by it: the port at which that program
-/// waits for the processes. The launcher's standard input is then the connection to the program.
-pub const ENV_SPAWN: &str = "MARGAY_SPAWN";
-/// The environment variable that tells a spawned rank the port at which its parents wait.
-pub const ENV_PARENT: &str = "MARGAY_PARENT";
-/// The environment variable with the ports at which ranks may listen, `FIRST:LAST`.
-pub const ENV_PORT_RANGE: &str = "MARGAY_PORT_RANGE";
 
 /// A mapping of the job's segment. Cheap to share by `Arc`; all access is through atomics or
 /// through the typed parts ([`crate::ring`], [`crate::pool`], [`crate::board`]).
@@ -72,7 +45,8 @@ pub struct Segment {
     pub(crate) senders: Box<[OnceLock<()>]>,
     /// Ranks may sleep on descriptors.
     pub(crate) has_doorbells: AtomicBool,
-    pub(crate) ringer: Ringer,
+    /// The socket from which this process rings doorbells.
+    pub(crate) ringer: OnceLock<Option<UnixDatagram>>,
 }
 
 impl Segment {
@@ -94,8 +68,9 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Joins the segment behind an inherited descriptor (see [`ENV_SEGMENT`]) or one opened through
-    /// `/proc/<pid>/fd`. Takes the descriptor over.
+    /// Joins the segment behind an inherited descriptor (see
+    /// [`ENV_SEGMENT`](crate::environment::ENV_SEGMENT)) or one opened through `/proc/<pid>/fd`.
+    /// Takes the descriptor over.
     ///
     /// # Errors
     /// When it is not a segment of this version or cannot be mapped.
@@ -136,7 +111,7 @@ impl Segment {
             arenas: (0..layout.ranks).map(|_| OnceLock::new()).collect(),
             senders: (0..layout.ranks).map(|_| OnceLock::new()).collect(),
             has_doorbells: AtomicBool::new(false),
-            ringer: Ringer::new(),
+            ringer: OnceLock::new(),
         })
     }
 

@@ -16,7 +16,7 @@ use margay_sys_os::descriptor::{PollSet, set_nonblocking};
 use margay_sys_os::process;
 use margay_sys_os::signal::SignalSet;
 use margay_sys_os::sockets::own_addresses;
-use margay_sys_shm::segment::ENV_PORT_RANGE;
+use margay_sys_shm::environment::ENV_PORT_RANGE;
 
 use super::asks::Asks;
 use super::local::{self, Input, Local, Output};

@@ -12,7 +12,7 @@ use margay_job_observe::standstill::Standstill;
 use margay_job_observe::state;
 use margay_net_platform::Peers;
 use margay_sys_os::clock::now_ns;
-use margay_sys_shm::segment::ENV_SINGLETON;
+use margay_sys_shm::environment::ENV_SINGLETON;
 
 use super::Launcher;
 use crate::plan::{Job, OnDeadlock};

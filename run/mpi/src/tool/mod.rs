@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use margay_run_engine::monitor::Monitor;
 use margay_run_engine::{Clock, Policy};
-use margay_sys_shm::segment::ENV_SIZE;
+use margay_sys_shm::environment::ENV_SIZE;
 
 use crate::constants::error_class::*;
 

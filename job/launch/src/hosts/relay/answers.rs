@@ -13,7 +13,7 @@ use margay_net_platform::asks::{Ask, Spawn};
 use margay_sys_os::port::Channel;
 use margay_sys_os::services::{Published, look_up};
 use margay_sys_os::signal;
-use margay_sys_shm::segment::{ENV_PARENT, ENV_RANK, ENV_SPAWN};
+use margay_sys_shm::environment::{ENV_PARENT, ENV_RANK, ENV_SPAWN};
 
 use super::wire::{Writer, kind};
 
