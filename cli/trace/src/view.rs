@@ -179,9 +179,9 @@ fn answer(
     page: &dyn Fn() -> Result<String, String>,
 ) -> io::Result<()> {
     const MOST: usize = 8192;
-    let patience = Some(Duration::from_secs(5));
-    stream.set_read_timeout(patience)?;
-    stream.set_write_timeout(patience)?;
+    let limit = Some(Duration::from_secs(5));
+    stream.set_read_timeout(limit)?;
+    stream.set_write_timeout(limit)?;
     let mut request = Vec::new();
     let mut bytes = [0; 1024];
     while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MOST {

@@ -46,7 +46,7 @@ impl Shape {
 pub enum Wanted {
     /// All of them.
     All,
-    /// So many, whichever.
+    /// This many, any of them.
     Size(u32),
     /// A rectangle of this many rows and columns, wherever it fits.
     Rectangle(u32, u32),

@@ -1,7 +1,7 @@
 //! The hosts of a job that runs on several: their names and addresses, on which of them each rank
 //! is and at which port it listens, and the secret that the ranks prove to each other.
 //!
-//! It is one note of rank 0, which whoever starts the ranks of a host makes there before the first
+//! It is one note of rank 0, which the starter of a host's ranks makes there before the first
 //! of them starts. A job on one host has none. All of it is written once, but for the last three
 //! words of each rank. Reports are entered where the job is looked at as a whole: at the launcher's
 //! host.

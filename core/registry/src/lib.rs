@@ -95,8 +95,8 @@ pub struct Waiting {
     pub pulse: Pulse,
 }
 
-/// What a wait that has been entered has seen, so that whoever looks twice knows whether it is
-/// still alive and still in vain. Both numbers begin anew after their highest.
+/// What a wait that has been entered has seen, so that an observer that looks twice knows whether
+/// it is still alive and still in vain. Both numbers begin anew after their highest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulse {
     /// How often the thread has looked since and found that nothing moves.

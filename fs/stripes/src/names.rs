@@ -662,7 +662,7 @@ impl Names {
         data
     }
 
-    /// Inodes without names, whoever refers to them.
+    /// Inodes without names, with or without references to them.
     #[must_use]
     pub fn orphans(&self) -> Vec<u64> {
         let orphans = self

@@ -1,6 +1,6 @@
 //! A stripe directory whose operations end in time. A disk may neither answer nor fail, as a
-//! network file system without its server; whoever asks it in the usual way waits for as long. So
-//! the operations are done by threads of the directory, and who asked goes on after a deadline with
+//! network file system without its server; a caller in the usual way waits for as long. So the
+//! operations are done by threads of the directory, and the caller goes on after a deadline with
 //! an error, by which the directory fails. What hangs keeps only those threads.
 
 use std::collections::VecDeque;

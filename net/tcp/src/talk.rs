@@ -45,7 +45,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// Whoever comes to `listener` has to name `number` and to prove `secret`.
+    /// A connection to `listener` has to name `number` and to prove `secret`.
     #[must_use]
     pub fn new(listener: TcpListener, number: u64, secret: Secret) -> Door {
         Door {
@@ -126,8 +126,8 @@ impl Knock {
         })
     }
 
-    /// Goes on. Whoever has opened proves the secret; until then, however long that may be, there
-    /// is none.
+    /// Goes on. The side that has opened proves the secret; until then, however long that may be,
+    /// there is none.
     ///
     /// # Errors
     /// When nobody listens, or no host answers.

@@ -577,7 +577,7 @@ impl Rank {
     }
 
     /// Gives up the world with this key if nothing is on its way to or from `processes`, nor to
-    /// others where that cannot be told apart. Returns whether it did.
+    /// others where that cannot be distinguished. Returns whether it did.
     pub fn part(&self, key: u64, processes: &[u32]) -> bool {
         let mut engine = self.engine.lock();
         let quiet = engine.transport().is_flushed()

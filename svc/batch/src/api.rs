@@ -1,5 +1,5 @@
 //! `margay-queue api`: the queue over HTTP, with JSON and server-sent events. It listens on a Unix
-//! socket of the user, and on a TCP port only when asked, and then to whoever has the token.
+//! socket of the user, and on a TCP port only when asked, and then to clients that have the token.
 
 mod answers;
 mod events;

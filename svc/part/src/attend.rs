@@ -23,7 +23,7 @@ use crate::leader::{Leader, PRIORITY};
 use crate::wire::{fields, receive, send};
 
 /// How long the launcher has for its first words, and a connection for its making.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Where the service is away it is looked for this often.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// Processes of an application that come while it is stopped are looked for from this on, then
@@ -69,7 +69,7 @@ pub fn attend() -> Result<(), String> {
     process::lead_session();
     let failed = |error: io::Error| format!("attend is for launchers: {error}");
     let mut launcher = Channel::of_standard_input().map_err(failed)?;
-    let said = receive(&mut launcher, Some(Instant::now() + PATIENCE)).map_err(failed)?;
+    let said = receive(&mut launcher, Some(Instant::now() + ANSWER_LIMIT)).map_err(failed)?;
     let Ok([_, name, size, priority, pid, command]) = <[String; 6]>::try_from(said) else {
         return Err("attend is for launchers of the same version".into());
     };
@@ -175,7 +175,7 @@ fn list_of(cores: &[usize]) -> String {
 /// Connects to who looks after turns; where partitions are one user's and nobody does, a thread of
 /// this process does from now on.
 fn lead_or_connect(store: &Store) -> io::Result<Channel> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + ANSWER_LIMIT;
     loop {
         match store.connect() {
             Ok(channel) => return Ok(channel),
@@ -427,7 +427,7 @@ impl Keeper {
     fn end(mut self) {
         if let Some((_, handle)) = &self.guard {
             let mut poll = PollSet::default();
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + ANSWER_LIMIT;
             while !handle.has_ended() && Instant::now() < end {
                 poll.clear();
                 poll.add_readable(handle.as_fd());

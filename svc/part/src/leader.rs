@@ -51,8 +51,8 @@ struct Own {
     pid: u32,
     command: String,
     since: Instant,
-    /// It has been told why it waits.
-    is_told: bool,
+    /// Why it waits has been reported to it.
+    is_reported: bool,
     /// When it is to be stopped.
     stops_by: Option<Instant>,
 }
@@ -117,7 +117,7 @@ impl Leader {
         let turn = turn.map(|at| Duration::from_nanos(at.saturating_sub(now_ns())));
         let waiting = self.clients.iter().filter_map(|(&id, client)| {
             let own = client.own.as_ref()?;
-            let waits = !own.is_told && !self.turns.seen(id, 0)?.is_in;
+            let waits = !own.is_reported && !self.turns.seen(id, 0)?.is_in;
             waits.then(|| own.since + SAYS_AFTER)
         });
         let stops = self
@@ -322,7 +322,7 @@ impl Leader {
             pid: pid.parse().ok()?,
             command: command.chars().take(1000).collect(),
             since: Instant::now(),
-            is_told: false,
+            is_reported: false,
             stops_by: None,
         });
         if !self.is_marked {
@@ -471,10 +471,10 @@ impl Leader {
             let Some(own) = self.clients.get_mut(&id).and_then(|own| own.own.as_mut()) else {
                 continue;
             };
-            if own.is_told || seen.is_in || seen.ran_ns > 0 || now < own.since + SAYS_AFTER {
+            if own.is_reported || seen.is_in || seen.ran_ns > 0 || now < own.since + SAYS_AFTER {
                 continue;
             }
-            own.is_told = true;
+            own.is_reported = true;
             let text = format!(
                 "waits for nodes of the partition '{}', on which others run: {}; pspart lists them",
                 own.path,

@@ -29,7 +29,7 @@ use show::Application;
 use wire::{receive, send};
 
 /// How long the service has for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// By then another one has taken the place of who looked after turns.
 const TAKES_OVER: Duration = Duration::from_secs(1);
@@ -127,7 +127,7 @@ fn look(what: &str, name: &str, flags: &[&str]) -> Result<(), String> {
 /// The applications in a partition; none where nobody looks after turns, which is so where none
 /// runs.
 fn applications(store: &Store, path: &str) -> Result<Vec<Application>, String> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + ANSWER_LIMIT;
     loop {
         let why = match ask_for_applications(store, path, end) {
             Ok(found) => return found,
@@ -135,7 +135,7 @@ fn applications(store: &Store, path: &str) -> Result<Vec<Application>, String> {
         };
         // Where nobody has to be asked none runs. Where the mark is, another one takes over soon,
         // if somebody is left to do so.
-        if !store.mark().exists() || Instant::now() + (PATIENCE - TAKES_OVER) >= end {
+        if !store.mark().exists() || Instant::now() + (ANSWER_LIMIT - TAKES_OVER) >= end {
             return match why.kind() {
                 ErrorKind::TimedOut => Err(format!("cannot learn which applications run: {why}")),
                 _ => Ok(Vec::new()),
@@ -210,7 +210,7 @@ fn ask(store: &Store, words: &[&str]) -> Result<(), String> {
         ));
     }
     send(&channel, &[&["change"], words].concat()).map_err(failed)?;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + ANSWER_LIMIT;
     let said = receive(&mut channel, Some(end)).map_err(failed)?;
     match said.first().map(String::as_str) {
         Some("done") => Ok(()),

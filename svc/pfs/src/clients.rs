@@ -13,7 +13,7 @@ const MOST_CLIENTS: usize = 1024;
 /// A request of a client.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// So many bytes.
+    /// This many bytes.
     Read(usize),
     Write(usize),
     /// Names and attributes.

@@ -57,7 +57,7 @@ pub fn is_dead(path: &Path) -> bool {
     })
 }
 
-/// Unmounts. `is_lazy`: at once, whoever uses it, which ends for those when the service does.
+/// Unmounts. `is_lazy`: at once, though processes use it; for those it ends when the service does.
 ///
 /// # Errors
 /// In words.

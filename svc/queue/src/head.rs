@@ -1,4 +1,4 @@
-//! The head: the jobs that wait or run, and what is done with them. Whoever calls has the only
+//! The head: the jobs that wait or run, and what is done with them. A caller has the only
 //! access; nothing here waits for another process.
 
 mod accept;

@@ -70,7 +70,7 @@ impl Relay {
 pub struct News {
     /// The job is to end.
     pub is_end: bool,
-    /// Nobody is there any more who could be told how it ends.
+    /// Nobody is there any more to whom its end could be reported.
     pub is_cut: bool,
     pub wishes: Vec<SignalWish>,
 }

@@ -88,7 +88,7 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// So many helpers, or as many as the system gives threads; none is a crew as well.
+    /// This many helpers, or as many as the system gives threads; none is a crew as well.
     #[must_use]
     pub fn new(helpers: usize) -> Crew {
         let shared = Arc::<Shared>::default();

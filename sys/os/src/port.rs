@@ -265,7 +265,7 @@ fn peer_groups(socket: BorrowedFd<'_>) -> Vec<u32> {
     let mut groups = vec![0u32; 64];
     loop {
         let mut bytes = (groups.len() * size_of::<u32>()) as libc::socklen_t;
-        // SAFETY: the kernel writes at most as many bytes as it is told to a buffer of ours that
+        // SAFETY: the kernel writes at most as many bytes as are named to a buffer of ours that
         // has them, and their number to ours.
         let done = unsafe {
             libc::getsockopt(

@@ -12,6 +12,7 @@
 //! | [`statics`] | state hangs off values: no mutable statics |
 //! | [`links`] | links between pages, in the checkout and in the installed tree |
 //! | [`text`] | what must not stand in any file; scripts |
+//! | [`vocabulary`] | words that have a standard one instead |
 //! | [`waits`] | the list of the places that wait |
 
 use std::fmt;
@@ -30,6 +31,7 @@ pub mod rust;
 pub mod size;
 pub mod statics;
 pub mod text;
+pub mod vocabulary;
 pub mod waits;
 
 /// A place where a rule is broken.
@@ -104,6 +106,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     findings.extend(waits::check(&files));
     for file in &files {
         findings.extend(text::check(file));
+        findings.extend(vocabulary::check(file));
         findings.extend(size::check(file));
         findings.extend(registry::check(file));
         if file.path.ends_with(".rs") {

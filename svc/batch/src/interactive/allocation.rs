@@ -20,7 +20,7 @@ use super::frames::Frame;
 use crate::common::{self, exit_code};
 
 /// After this time a command says that its job waits.
-const PATIENCE: Duration = Duration::from_millis(300);
+const SILENCE_LIMIT: Duration = Duration::from_millis(300);
 
 /// A job that runs for this command.
 #[derive(Debug)]
@@ -171,9 +171,9 @@ fn accept(
         let called = poll.add_readable(listener.as_fd());
         let ended = poll.add_readable(head.as_fd());
         poll.add_readable(signals.as_fd());
-        let pause = (!has_said).then(|| PATIENCE.saturating_sub(begun.elapsed()));
+        let pause = (!has_said).then(|| SILENCE_LIMIT.saturating_sub(begun.elapsed()));
         poll.wait(pause).map_err(system)?;
-        if !has_said && begun.elapsed() >= PATIENCE {
+        if !has_said && begun.elapsed() >= SILENCE_LIMIT {
             has_said = true;
             waits(job);
         }

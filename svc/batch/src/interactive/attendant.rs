@@ -143,7 +143,7 @@ fn pass(mut started: Started, stream: &UnixStream, set: &SignalSet) -> io::Resul
                 false => usize::MAX,
             })
             .collect();
-        // After its end what is there already is passed on, whoever else has the other side.
+        // After its end what is there already is passed on, also if others have the other side.
         poll.wait(status.is_some().then_some(Duration::ZERO))?;
         let mut has_passed = false;
         for (n, output) in started.outputs.iter_mut().enumerate() {
@@ -165,7 +165,7 @@ fn pass(mut started: Started, stream: &UnixStream, set: &SignalSet) -> io::Resul
                     } else {
                         Frame::Error(bytes)
                     };
-                    // Whoever has gone gets nothing; the other thread ends the program.
+                    // A client that has gone gets nothing; the other thread ends the program.
                     let _ = frame.write(&mut to);
                 }
             }

@@ -91,7 +91,7 @@ static void spin(const struct node *n, struct env *e)
 }
 
 /* Waits in the kernel, which knows nothing of OpenMP. */
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, meeting = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, barrier_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t all_here = PTHREAD_COND_INITIALIZER;
 
 static void locked(const struct node *n, struct env *e)
@@ -109,10 +109,10 @@ static void locked(const struct node *n, struct env *e)
 static void meet(const struct node *n, struct env *e)
 {
     struct share *share = &e->team->shares[n->share];
-    pthread_mutex_lock(&meeting);
+    pthread_mutex_lock(&barrier_lock);
     if (atomic_fetch_add(&share->arrived, 1) + 1 == e->team->size) pthread_cond_broadcast(&all_here);
-    while (atomic_load(&share->arrived) < e->team->size) pthread_cond_wait(&all_here, &meeting);
-    pthread_mutex_unlock(&meeting);
+    while (atomic_load(&share->arrived) < e->team->size) pthread_cond_wait(&all_here, &barrier_lock);
+    pthread_mutex_unlock(&barrier_lock);
 }
 
 /* The first member that comes makes a pipe, the last one writes a byte for each, and the last one that goes closes the pipe. */
@@ -121,10 +121,10 @@ static void pass(const struct node *n, struct env *e)
     struct share *share = &e->team->shares[n->share];
     char all[MAX_THREADS] = {0}, one;
     int size = e->team->size;
-    pthread_mutex_lock(&meeting);
+    pthread_mutex_lock(&barrier_lock);
     int arrived = atomic_fetch_add(&share->arrived, 1) + 1;
     if (arrived == 1) REQUIRE(pipe(share->ends) == 0, "there is no pipe: %s", strerror(errno));
-    pthread_mutex_unlock(&meeting);
+    pthread_mutex_unlock(&barrier_lock);
     if (arrived == size) REQUIRE(write(share->ends[1], all, (size_t)size) == size, "the pipe takes no %d bytes: %s", size, strerror(errno));
     REQUIRE(read(share->ends[0], &one, 1) == 1, "the pipe gives no byte: %s", strerror(errno));
     REQUIRE(atomic_load(&share->arrived) == size, "%d of %d members have come where a byte is there", atomic_load(&share->arrived), size);
