@@ -389,14 +389,13 @@ mod tests {
 
     fn parsed(line: &str) -> Result<Job, String> {
         let words = line.split_whitespace().map(OsString::from).collect();
-        let command = run_command("mpiexec");
-        let segments = crate::single_dash::segments(&command, words)?
+        let mut command = run_command("mpiexec");
+        let segments = crate::single_dash::segments(&mut command, words)?
             .into_iter()
             .map(|segment| {
                 let words = std::iter::once(OsString::from("mpiexec")).chain(segment);
                 command
-                    .clone()
-                    .try_get_matches_from(words)
+                    .try_get_matches_from_mut(words)
                     .and_then(|m| RunOptions::from_arg_matches(&m))
                     .map_err(|e| one_line(&e, "mpiexec"))
             })

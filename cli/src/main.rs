@@ -36,10 +36,13 @@ fn main() -> ExitCode {
     match called.as_str() {
         "mpiexec" | "mpirun" | "yod" => run(&called, arguments),
         poe::NAME => poe(arguments),
-        "showmesh" => match parse::<MeshOptions>(options::mesh_command("showmesh"), arguments) {
-            Ok(options) => mesh_live::show("showmesh", &options),
-            Err(code) => code,
-        },
+        "showmesh" => {
+            let mut command = options::mesh_command("showmesh");
+            match parse::<MeshOptions>(&mut command, arguments) {
+                Ok(options) => mesh_live::show("showmesh", &options),
+                Err(code) => code,
+            }
+        }
         _ if arguments.first().is_some_and(|a| a == "run") => {
             run("margay run", arguments.split_off(1))
         }
@@ -48,7 +51,7 @@ fn main() -> ExitCode {
             partitions(arguments)
         }
         _ if arguments.first().is_some_and(|a| a == "part") => partitions(arguments.split_off(1)),
-        _ => match parse::<Margay>(Margay::command(), arguments.clone()) {
+        _ => match parse::<Margay>(&mut Margay::command(), arguments.clone()) {
             Ok(margay) => other(margay.command, &arguments),
             Err(code) => code,
         },
@@ -59,21 +62,23 @@ fn main() -> ExitCode {
 fn partitions(words: Vec<OsString>) -> ExitCode {
     let words = with_two_dashes(words);
     let all = std::iter::once("part".into()).chain(words.iter().cloned());
-    match parse::<Margay>(Margay::command(), all.collect()) {
+    match parse::<Margay>(&mut Margay::command(), all.collect()) {
         Ok(margay) => other(margay.command, &words),
         Err(code) => code,
     }
 }
 
 fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
-    let command = options::run_command(name);
+    // It is built once for all that is asked of it, and never taken apart again: with a hundred
+    // options both cost as much as a rank's start.
+    let command = Box::leak(Box::new(options::run_command(name)));
     let words = arguments.clone();
-    let job = single_dash::segments(&command, arguments)
+    let job = single_dash::segments(command, arguments)
         .map_err(|text| report(name, &format!("{text}; see {name} --help"), 2))
         .and_then(|segments| {
             segments
                 .into_iter()
-                .map(|segment| parse::<options::RunOptions>(command.clone(), segment))
+                .map(|segment| parse::<options::RunOptions>(command, segment))
                 .collect::<Result<Vec<_>, ExitCode>>()
         })
         .and_then(|mut segments| {
@@ -130,11 +135,13 @@ fn poe(arguments: Vec<OsString>) -> ExitCode {
 }
 
 fn poe_jobs(arguments: Vec<OsString>) -> Result<Jobs, ExitCode> {
-    let command = poe::command();
+    let mut command = poe::command();
     let usage = |text: String| report(poe::NAME, &text, 2);
-    let words = poe::words(&command, arguments, &poe::Division::of_environment()).map_err(usage)?;
-    let with_source = |error: &clap::Error| poe::with_source(&command, &words, error);
-    let options: PoeOptions = parse_with(command.clone(), words.clone(), with_source)?;
+    let words =
+        poe::words(&mut command, arguments, &poe::Division::of_environment()).map_err(usage)?;
+    let with_source =
+        |command: &clap::Command, error: &clap::Error| poe::with_source(command, &words, error);
+    let options: PoeOptions = parse_with(&mut command, words.clone(), with_source)?;
     Jobs::of(options).map_err(usage)
 }
 
@@ -265,31 +272,31 @@ fn all_succeeded(done: Result<bool, String>) -> ExitCode {
     }
 }
 
+/// The name by which a command is called.
+fn shown_name(command: &clap::Command) -> &str {
+    (command.get_bin_name()).unwrap_or_else(|| command.get_name())
+}
+
 /// Parses arguments; help and version go to standard output, an error becomes one line.
 fn parse<T: FromArgMatches>(
-    command: clap::Command,
+    command: &mut clap::Command,
     arguments: Vec<OsString>,
 ) -> Result<T, ExitCode> {
-    let name = command
-        .get_bin_name()
-        .unwrap_or_else(|| command.get_name())
-        .to_owned();
-    parse_with(command, arguments, |error| options::one_line(error, &name))
+    parse_with(command, arguments, |command, error| {
+        options::one_line(error, shown_name(command))
+    })
 }
 
 /// Does the same; `text` words an error.
 fn parse_with<T: FromArgMatches>(
-    command: clap::Command,
+    command: &mut clap::Command,
     arguments: Vec<OsString>,
-    text: impl Fn(&clap::Error) -> String,
+    text: impl Fn(&clap::Command, &clap::Error) -> String,
 ) -> Result<T, ExitCode> {
-    let name = command
-        .get_bin_name()
-        .unwrap_or_else(|| command.get_name())
-        .to_owned();
+    let name = shown_name(command).to_owned();
     let words = std::iter::once(OsString::from(&name)).chain(arguments);
     let parsed = command
-        .try_get_matches_from(words)
+        .try_get_matches_from_mut(words)
         .and_then(|matches| T::from_arg_matches(&matches));
     parsed.map_err(|error| {
         if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -297,7 +304,7 @@ fn parse_with<T: FromArgMatches>(
             return ExitCode::from(2);
         }
         if error.use_stderr() {
-            return report(&name, &text(&error), 2);
+            return report(&name, &text(command, &error), 2);
         }
         match error.print().and_then(|()| std::io::stdout().flush()) {
             Ok(()) => ExitCode::SUCCESS,

@@ -179,11 +179,10 @@ impl Division {
 /// # Errors
 /// When an option before the program does not exist.
 pub fn words(
-    command: &clap::Command,
+    command: &mut clap::Command,
     arguments: Vec<OsString>,
     division: &Division,
 ) -> Result<Vec<OsString>, String> {
-    let mut command = command.clone();
     command.build();
     let (mut options, mut program) = (Vec::new(), Vec::new());
     let mut fenced = false;
@@ -196,10 +195,10 @@ pub fn words(
         let text = word.to_string_lossy();
         let is_option = text.starts_with('-') && text.len() > 1 && !fenced;
         let found = match (is_option, program.is_empty()) {
-            (true, true) => Some(single_dash::option(&command, &word)?),
+            (true, true) => Some(single_dash::option(command, &word)?),
             // Behind the program only what is one of ours to the letter.
             (true, false) if !division.none && is_ours(&command, &text) => {
-                Some(single_dash::option(&command, &word)?)
+                Some(single_dash::option(command, &word)?)
             }
             _ => None,
         };
@@ -466,7 +465,7 @@ mod tests {
 
     fn divided(line: &str, division: &Division) -> Result<String, String> {
         let arguments = line.split_whitespace().map(OsString::from).collect();
-        let words = words(&command(), arguments, division)?;
+        let words = words(&mut command(), arguments, division)?;
         let words: Vec<&str> = words.iter().filter_map(|w| w.to_str()).collect();
         Ok(words.join(" "))
     }

@@ -17,8 +17,10 @@ use crate::foreign::{self, Translated};
 /// # Errors
 /// When there is nothing between two colons, an option does not exist or is refused, or a file of
 /// programs is wrong.
-pub fn segments(command: &Command, arguments: Vec<OsString>) -> Result<Vec<Vec<OsString>>, String> {
-    let mut command = command.clone();
+pub fn segments(
+    command: &mut Command,
+    arguments: Vec<OsString>,
+) -> Result<Vec<Vec<OsString>>, String> {
     command.build();
     let mut segments = Vec::new();
     let mut words = arguments.into_iter().peekable();
@@ -27,7 +29,7 @@ pub fn segments(command: &Command, arguments: Vec<OsString>) -> Result<Vec<Vec<O
             words: segment,
             more,
             file,
-        } = segment(&command, &mut words)?;
+        } = segment(command, &mut words)?;
         let empty = segment.is_empty() && file.is_none();
         match file {
             Some(file) => {
@@ -37,7 +39,7 @@ pub fn segments(command: &Command, arguments: Vec<OsString>) -> Result<Vec<Vec<O
                         file.to_string_lossy()
                     ));
                 }
-                segments = from_file(&command, segment, &file)?;
+                segments = from_file(command, segment, &file)?;
             }
             None => segments.push(segment),
         }
@@ -260,7 +262,7 @@ mod tests {
 
     fn split(line: &str) -> Vec<String> {
         let words = line.split_whitespace().map(OsString::from).collect();
-        segments(&crate::options::run_command("mpiexec"), words)
+        segments(&mut crate::options::run_command("mpiexec"), words)
             .unwrap()
             .into_iter()
             .map(|segment| {
@@ -319,10 +321,10 @@ mod tests {
         assert_eq!(split("-gpus 4 -n 2 a"), ["--gpus=4 --n 2 -- a"]);
         assert_eq!(split("-gpus a 4"), ["--gpus -- a 4"]);
         assert_eq!(split("--gpus=2 7"), ["--gpus=2 -- 7"]);
-        let command = crate::options::run_command("mpiexec");
-        let wrong = |line: &str| {
+        let mut command = crate::options::run_command("mpiexec");
+        let mut wrong = |line: &str| {
             let words = line.split_whitespace().map(OsString::from).collect();
-            segments(&command, words).unwrap_err()
+            segments(&mut command, words).unwrap_err()
         };
         let error = wrong("--npernodes 2 a");
         assert_eq!(
@@ -337,12 +339,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("programs");
         std::fs::write(&path, "-n 2 a 'b c'\n# no\n-npernode 1 d\n").unwrap();
-        let command = crate::options::run_command("mpiexec");
-        let words = |before: &[&str], after: &[&str]| {
+        let mut command = crate::options::run_command("mpiexec");
+        let mut words = |before: &[&str], after: &[&str]| {
             let all = before.iter().map(OsString::from);
             let all = all.chain(["--app".into(), path.clone().into()]);
             segments(
-                &command,
+                &mut command,
                 all.chain(after.iter().map(OsString::from)).collect(),
             )
         };
@@ -365,10 +367,10 @@ mod tests {
             split("-n 1 a -z : -n 2 b c"),
             ["--n 1 -- a -z", "--n 2 -- b c"]
         );
-        let command = crate::options::run_command("mpiexec");
+        let mut command = crate::options::run_command("mpiexec");
         for line in ["a :", ": a", "a : : b"] {
             let words = line.split_whitespace().map(OsString::from).collect();
-            assert!(segments(&command, words).is_err(), "{line}");
+            assert!(segments(&mut command, words).is_err(), "{line}");
         }
     }
 }

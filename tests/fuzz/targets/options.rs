@@ -30,8 +30,8 @@ fn tell(error: &clap::Error) {
 }
 
 fn mpiexec(words: Vec<OsString>) {
-    let command = options::run_command("mpiexec");
-    let Ok(segments) = single_dash::segments(&command, words) else {
+    let mut command = options::run_command("mpiexec");
+    let Ok(segments) = single_dash::segments(&mut command, words) else {
         return;
     };
     let parsed: Result<Vec<RunOptions>, _> = segments
