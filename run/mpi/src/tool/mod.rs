@@ -33,6 +33,8 @@ pub type Result<T> = std::result::Result<T, i32>;
 /// The tools interface of a process.
 pub struct Tools {
     monitor: Arc<Monitor>,
+    /// Ranks of the job, as far as the environment says.
+    ranks: u32,
     progress_thread: AtomicBool,
     /// Whether a rank runs in this process, so that some variables can no longer be set.
     running: AtomicBool,
@@ -80,12 +82,9 @@ impl Tools {
     ) -> Arc<Tools> {
         let monitor = Monitor::new(clock);
         let ranks = environment(ENV_SIZE).and_then(|n| n.parse().ok());
-        let cores = margay_sys_os::cpu::usable_cores() as u32;
-        monitor
-            .tuning
-            .suggest_policy(Policy::new(ranks.unwrap_or(1), cores));
         let mut tools = Tools {
             monitor,
+            ranks: ranks.unwrap_or(1),
             progress_thread: AtomicBool::new(false),
             running: AtomicBool::new(false),
             telling: Mutex::new(()),
@@ -127,8 +126,13 @@ impl Tools {
         self.monitor.set_running(running);
     }
 
-    /// `MPI_T_init_thread`
+    /// `MPI_T_init_thread`. Before the start of MPI the variables of waiting get the values that
+    /// it is expected to give them.
     pub fn init(&self) {
+        if !self.running.load(Ordering::Relaxed) {
+            let cores = margay_sys_os::cpu::usable_cores() as u32;
+            (self.monitor.tuning).suggest_policy(Policy::new(self.ranks, cores));
+        }
         self.state().users += 1;
     }
 
