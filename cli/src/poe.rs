@@ -197,7 +197,7 @@ pub fn words(
         let found = match (is_option, program.is_empty()) {
             (true, true) => Some(single_dash::option(command, &word)?),
             // Behind the program only what is one of ours to the letter.
-            (true, false) if !division.none && is_ours(&command, &text) => {
+            (true, false) if !division.none && is_ours(command, &text) => {
                 Some(single_dash::option(command, &word)?)
             }
             _ => None,

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod hangs;
 pub mod hosts;
 pub mod jobs;
 pub mod pfs;

@@ -3,60 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use margay_tests::hangs::Built;
 use margay_tests::jobs::{Ended, Job, Words, send};
 use margay_tests::{command, program, run, scratch, stage, succeed};
 use serde_json::Value;
-
-/// A program that was compiled from a file of `programs/why`; its folder goes away with it.
-struct Built {
-    folder: tempfile::TempDir,
-    source: &'static str,
-}
-
-impl Built {
-    fn by(compiler: &str, source: &'static str, flags: &str) -> Built {
-        let folder = scratch();
-        succeed(command("chmod", 10).arg("755").arg(folder.path()));
-        let built = Built { folder, source };
-        let ours = stage().join("bin").join(compiler);
-        let compiler = if ours.exists() { ours } else { compiler.into() };
-        succeed(
-            command(compiler, 300)
-                .current_dir(built.folder.path())
-                .args(flags.split_whitespace())
-                .arg(program("why").join(source))
-                .args(if source == "receives.c" {
-                    &["-lnx"][..]
-                } else {
-                    &[]
-                })
-                .arg("-o")
-                .arg(built.path()),
-        );
-        built
-    }
-
-    fn mpi(flags: &str) -> Built {
-        Built::by("mpicc", "hangs.c", flags)
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.path().join("program")
-    }
-
-    /// `hangs.c:12`: the line that the comment marks.
-    fn line(&self, mark: &str) -> String {
-        let text = std::fs::read_to_string(program("why").join(self.source)).unwrap();
-        let wanted = format!("LINE {mark}");
-        let is_it = |line: &str| line.trim_end_matches(" */").ends_with(&wanted);
-        let at = text.lines().position(is_it).unwrap();
-        format!("{}:{}", self.source, at + 1)
-    }
-
-    fn start(&self, ranks: u32, what: &str) -> Job {
-        Job::start(&Words::mpiexec(100, ranks, &self.path(), what), 90)
-    }
-}
 
 fn margay() -> PathBuf {
     stage().join("bin/margay")
@@ -176,6 +126,39 @@ fn the_last_calls_of_a_running_job_are_shown_with_their_lines() {
     }
     send("INT", job.pid());
     job.ended();
+}
+
+#[test]
+fn stores_that_the_rank_does_itself_are_recorded_where_that_is_asked_for() {
+    let built = Built::mpi("-O2 -g");
+    let stores = |what: &str| {
+        let mut job = built.start(2, what);
+        job.until("ready", 2);
+        let pid = job.pid().to_string();
+        let calls = || {
+            let why = ["why", "--calls=20", "--json", &pid];
+            let text = succeed(command(margay(), 30).args(why));
+            let all: Value = serde_json::from_str(&text).unwrap();
+            let calls = all["jobs"][0]["ranks"][0]["calls"].as_array();
+            let calls = calls.cloned().unwrap_or_default();
+            let has_come = calls.last().is_some_and(|call| call["call"] == "MPI_Recv");
+            has_come.then_some(calls)
+        };
+        let calls = (0..200).find_map(|_| calls()).expect("a rank that waits");
+        let place_of = |name: &str| {
+            let call = calls.iter().find(|call| call["call"] == name)?;
+            Some(call["place"].as_str().unwrap_or_default().to_owned())
+        };
+        let found = (place_of("MPI_Put"), place_of("MPI_Win_flush"));
+        assert!(place_of("MPI_Win_lock_all").is_some(), "{calls:?}");
+        send("INT", job.pid());
+        job.ended();
+        found
+    };
+    assert_eq!(stores("stores"), (None, None));
+    let (put, flush) = stores("stores 64");
+    assert_eq!(put, Some(built.line("put")));
+    assert!(flush.is_some());
 }
 
 #[test]

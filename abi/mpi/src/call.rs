@@ -17,26 +17,28 @@ use margay_run_mpi::error::{Error, Result};
 ///
 /// `fn NAME(parameters) |mpi| on comm { body }`: the body sees the rank as `mpi`, gives a
 /// `Result<()>`, and its error goes to the error handler of `comm`. Without `|mpi|` the body is the
-/// whole function, and `-> T` may say what it returns. `always fn` may be called before
+/// whole function, and `-> T` may say what it returns. `at once { .. }` before the body is tried
+/// first, and says whether it has done all: the flight recorder has a call that it did only if all
+/// calls are asked for. `always fn` may be called before
 /// initialization and after finalization too. `removed(NEW) fn` is one that MPI-3 removed in favour
 /// of `NEW`: the header declares it for programs of MPI-1. `count fn` makes a second function
 /// `NAME_c`, in which `Count` is `MPI_Count` instead of `int`, `Disp` (the displacements of
 /// collectives) `MPI_Aint` instead of `int`, `AintCount` `MPI_Count` instead of `MPI_Aint`.
 macro_rules! mpi {
     () => {};
-    ($(#[$doc:meta])* count fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident| $(on $on:ident)? $body:block $($rest:tt)*) => {
+    ($(#[$doc:meta])* count fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident| $(on $on:ident)? $(at once $once:block)? $body:block $($rest:tt)*) => {
         const _: () = {
             $crate::call::small_counts!();
-            $crate::call::define!($(#[$doc])* $name, "", ($($arg: $ty),*), $mpi, ($($on)?), $body);
+            $crate::call::define!($(#[$doc])* $name, "", ($($arg: $ty),*), $mpi, ($($on)?), ($($once)?), $body);
         };
         const _: () = {
             $crate::call::large_counts!();
-            $crate::call::define!($(#[$doc])* $name, "_c", ($($arg: $ty),*), $mpi, ($($on)?), $body);
+            $crate::call::define!($(#[$doc])* $name, "_c", ($($arg: $ty),*), $mpi, ($($on)?), ($($once)?), $body);
         };
         $crate::call::mpi!($($rest)*);
     };
-    ($(#[$doc:meta])* fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident| $(on $on:ident)? $body:block $($rest:tt)*) => {
-        const _: () = { $crate::call::define!($(#[$doc])* $name, "", ($($arg: $ty),*), $mpi, ($($on)?), $body); };
+    ($(#[$doc:meta])* fn $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) |$mpi:ident| $(on $on:ident)? $(at once $once:block)? $body:block $($rest:tt)*) => {
+        const _: () = { $crate::call::define!($(#[$doc])* $name, "", ($($arg: $ty),*), $mpi, ($($on)?), ($($once)?), $body); };
         $crate::call::mpi!($($rest)*);
     };
     ($(#[$doc:meta])* removed($new:ident) fn $($rest:tt)*) => {
@@ -92,7 +94,7 @@ macro_rules! forms {
             unsafe { $body }
         }
         const _: () = {
-            $crate::call::define!($(#[$doc])* $blocking, $suffix, ($($arg: $ty),*), $mpi, ($on), {
+            $crate::call::define!($(#[$doc])* $blocking, $suffix, ($($arg: $ty),*), $mpi, ($on), (), {
                 $(if let Some(done) = $once { return done; })?
                 let mpi = $mpi;
                 let group = mpi.comm($on.value())?;
@@ -101,14 +103,14 @@ macro_rules! forms {
             });
         };
         const _: () = {
-            $crate::call::define!($(#[$doc])* $nonblocking, $suffix, ($($arg: $ty,)* request: Place<MPI_Request>), mpi, ($on), {
+            $crate::call::define!($(#[$doc])* $nonblocking, $suffix, ($($arg: $ty,)* request: Place<MPI_Request>), mpi, ($on), (), {
                 let group = mpi.comm($on.value())?;
                 let operation = operation(mpi, &group, $($arg),*)?;
                 request.put("request", MPI_Request::new(mpi.icollective(&group, &operation)?))
             });
         };
         const _: () = {
-            $crate::call::define!($(#[$doc])* $persistent, $suffix, ($($arg: $ty,)* info: MPI_Info, request: Place<MPI_Request>), mpi, ($on), {
+            $crate::call::define!($(#[$doc])* $persistent, $suffix, ($($arg: $ty,)* info: MPI_Info, request: Place<MPI_Request>), mpi, ($on), (), {
                 let group = mpi.comm($on.value())?;
                 mpi.check_info(info.value())?;
                 let operation = operation(mpi, &group, $($arg),*)?;
@@ -120,14 +122,26 @@ macro_rules! forms {
 
 /// One function with the rank in scope.
 macro_rules! define {
-    ($(#[$doc:meta])* $name:ident, $suffix:literal, ($($arg:ident : $ty:ty),*), $mpi:ident, ($($on:ident)?), $body:block) => {
+    ($(#[$doc:meta])* $name:ident, $suffix:literal, ($($arg:ident : $ty:ty),*), $mpi:ident, ($($on:ident)?), ($($once:block)?), $body:block) => {
         $crate::call::export!($(#[$doc])* $name, $suffix, ($($arg: $ty),*), std::ffi::c_int, {
             static CALL: [u64; 4] = margay_core_registry::call_name(concat!(stringify!($name), $suffix));
             let name = concat!(stringify!($name), $suffix);
             let Some($mpi) = $crate::call::current() else {
                 return $crate::call::outside(name);
             };
-            let _call = $mpi.begin_call(&CALL, margay_abi_process::return_address());
+            $mpi.note_call(&CALL);
+            let record = || $mpi.record_call(&CALL, margay_abi_process::return_address());
+            #[allow(unused_mut)]
+            let mut call = None;
+            $(
+                if $mpi.records_all() {
+                    call = Some(record());
+                }
+                if $once {
+                    return margay_run_mpi::constants::error_class::MPI_SUCCESS;
+                }
+            )?
+            let _call = call.unwrap_or_else(record);
             let run = || -> margay_run_mpi::error::Result<()> { $body };
             let code = match run() {
                 Ok(()) => margay_run_mpi::constants::error_class::MPI_SUCCESS,

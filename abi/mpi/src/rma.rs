@@ -22,67 +22,66 @@ type Far = (c_int, MPI_Aint, i64, MPI_Datatype);
 
 mpi! {
     /// Stores elements at the target.
-    count fn MPI_Put(origin_addr: ConstBuf, origin_count: Count, origin_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, target_count: Count, target_datatype: MPI_Datatype, win: MPI_Win) |mpi| on win {
+    count fn MPI_Put(origin_addr: ConstBuf, origin_count: Count, origin_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, target_count: Count, target_datatype: MPI_Datatype, win: MPI_Win) |mpi| on win at once {
+        let origin = (origin_addr.buf(), origin_count.wide(), origin_datatype);
+        at_once(mpi, win, Dense::Put, origin, (target_rank, target_disp, target_count.wide(), target_datatype))
+    } {
         let origin = (origin_addr.buf(), origin_count.wide(), origin_datatype);
         let target = (target_rank, target_disp, target_count.wide(), target_datatype);
-        if at_once(mpi, win, Dense::Put, origin, target) {
-            return Ok(());
-        }
         else_way(move || mpi.windows().access(win.value(), Access::Put(near(mpi, origin)?), &far(mpi, target)?))
     }
 
     /// Loads elements from the target.
-    count fn MPI_Get(origin_addr: Buf, origin_count: Count, origin_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, target_count: Count, target_datatype: MPI_Datatype, win: MPI_Win) |mpi| on win {
+    count fn MPI_Get(origin_addr: Buf, origin_count: Count, origin_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, target_count: Count, target_datatype: MPI_Datatype, win: MPI_Win) |mpi| on win at once {
+        let origin = (origin_addr, origin_count.wide(), origin_datatype);
+        at_once(mpi, win, Dense::Get, origin, (target_rank, target_disp, target_count.wide(), target_datatype))
+    } {
         let origin = (origin_addr, origin_count.wide(), origin_datatype);
         let target = (target_rank, target_disp, target_count.wide(), target_datatype);
-        if at_once(mpi, win, Dense::Get, origin, target) {
-            return Ok(());
-        }
         else_way(move || mpi.windows().access(win.value(), Access::Get(near(mpi, origin)?), &far(mpi, target)?))
     }
 
     /// Combines elements with those at the target.
-    count fn MPI_Accumulate(origin_addr: ConstBuf, origin_count: Count, origin_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, target_count: Count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win) |mpi| on win {
+    count fn MPI_Accumulate(origin_addr: ConstBuf, origin_count: Count, origin_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, target_count: Count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win) |mpi| on win at once {
         let origin = (origin_addr.buf(), origin_count.wide(), origin_datatype);
         let target = (target_rank, target_disp, target_count.wide(), target_datatype);
-        if let Some(dense) = Dense::accumulate(op.value(), target_datatype.value())
-            && origin_datatype == target_datatype
-            && at_once(mpi, win, dense, origin, target)
-        {
-            return Ok(());
-        }
+        Dense::accumulate(op.value(), target_datatype.value()).is_some_and(|dense| {
+            origin_datatype == target_datatype && at_once(mpi, win, dense, origin, target)
+        })
+    } {
+        let origin = (origin_addr.buf(), origin_count.wide(), origin_datatype);
+        let target = (target_rank, target_disp, target_count.wide(), target_datatype);
         else_way(move || mpi.windows().access(win.value(), accumulate(mpi, origin, op)?, &far(mpi, target)?))
     }
 
     /// Combines elements with those at the target and gives those that were there before.
-    count fn MPI_Get_accumulate(origin_addr: ConstBuf, origin_count: Count, origin_datatype: MPI_Datatype, result_addr: Buf, result_count: Count, result_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, target_count: Count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win) |mpi| on win {
+    count fn MPI_Get_accumulate(origin_addr: ConstBuf, origin_count: Count, origin_datatype: MPI_Datatype, result_addr: Buf, result_count: Count, result_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, target_count: Count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win) |mpi| on win at once {
         let origin = (origin_addr.buf(), origin_count.wide(), origin_datatype);
         let result = (result_addr, result_count.wide(), result_datatype);
         let target = (target_rank, target_disp, target_count.wide(), target_datatype);
-        if result.1 == target.2
+        result.1 == target.2
             && result_datatype == target_datatype
-            && let Some(elements) = elements(result)
-            && let Some(dense) = Dense::fetch(op.value(), target_datatype.value(), elements)
-            // With MPI_NO_OP the origin has no meaning, whatever it is.
-            && at_once(mpi, win, dense, if op.value() == MPI_NO_OP { result } else { origin }, target)
-        {
-            return Ok(());
-        }
+            && elements(result)
+                .and_then(|elements| Dense::fetch(op.value(), target_datatype.value(), elements))
+                // With MPI_NO_OP the origin has no meaning, whatever it is.
+                .is_some_and(|dense| at_once(mpi, win, dense, if op.value() == MPI_NO_OP { result } else { origin }, target))
+    } {
+        let origin = (origin_addr.buf(), origin_count.wide(), origin_datatype);
+        let result = (result_addr, result_count.wide(), result_datatype);
+        let target = (target_rank, target_disp, target_count.wide(), target_datatype);
         mpi.windows().access(win.value(), fetch(mpi, origin, result, op)?, &far(mpi, target)?)
     }
 
     /// `MPI_Get_accumulate` of one element of a predefined type.
-    fn MPI_Fetch_and_op(origin_addr: ConstBuf, result_addr: Buf, datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, op: MPI_Op, win: MPI_Win) |mpi| on win {
+    fn MPI_Fetch_and_op(origin_addr: ConstBuf, result_addr: Buf, datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, op: MPI_Op, win: MPI_Win) |mpi| on win at once {
         let far_element = (target_rank, target_disp, 1, datatype);
-        if let Some(result) = elements((result_addr, 1, datatype))
-            && let Some(dense) = Dense::fetch(op.value(), datatype.value(), result)
-        {
-            // With MPI_NO_OP the origin has no meaning, whatever it is.
-            let origin = if op.value() == MPI_NO_OP { result_addr } else { origin_addr.buf() };
-            if at_once(mpi, win, dense, (origin, 1, datatype), far_element) {
-                return Ok(());
-            }
-        }
+        // With MPI_NO_OP the origin has no meaning, whatever it is.
+        let origin = if op.value() == MPI_NO_OP { result_addr } else { origin_addr.buf() };
+        elements((result_addr, 1, datatype))
+            .and_then(|result| Dense::fetch(op.value(), datatype.value(), result))
+            .is_some_and(|dense| at_once(mpi, win, dense, (origin, 1, datatype), far_element))
+    } {
+        let far_element = (target_rank, target_disp, 1, datatype);
         let target = far(mpi, far_element)?;
         check_single(&target)?;
         let access = fetch(mpi, (origin_addr.buf(), 1, datatype), (result_addr, 1, datatype), op)?;
@@ -91,15 +90,13 @@ mpi! {
 
     /// Replaces one element at the target if it equals another, and gives the one that was there
     /// before.
-    fn MPI_Compare_and_swap(origin_addr: ConstBuf, compare_addr: ConstBuf, result_addr: Buf, datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, win: MPI_Win) |mpi| on win {
+    fn MPI_Compare_and_swap(origin_addr: ConstBuf, compare_addr: ConstBuf, result_addr: Buf, datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint, win: MPI_Win) |mpi| on win at once {
         let far_element = (target_rank, target_disp, 1, datatype);
-        if let Some(result) = elements((result_addr, 1, datatype))
-            && let Some(compare) = elements((compare_addr.buf(), 1, datatype))
-            && let Some(dense) = Dense::swap(datatype.value(), compare, result)
-            && at_once(mpi, win, dense, (origin_addr.buf(), 1, datatype), far_element)
-        {
-            return Ok(());
-        }
+        let both = elements((result_addr, 1, datatype)).zip(elements((compare_addr.buf(), 1, datatype)));
+        both.and_then(|(result, compare)| Dense::swap(datatype.value(), compare, result))
+            .is_some_and(|dense| at_once(mpi, win, dense, (origin_addr.buf(), 1, datatype), far_element))
+    } {
+        let far_element = (target_rank, target_disp, 1, datatype);
         let target = far(mpi, far_element)?;
         let access = Access::Swap {
             new: near(mpi, (origin_addr.buf(), 1, datatype))?,

@@ -158,10 +158,7 @@ mpi! {
     }
 
     /// Completes all operations on a target.
-    fn MPI_Win_flush(rank: c_int, win: MPI_Win) |mpi| on win {
-        if mpi.windows().flush_at_once(win.value(), rank) {
-            return Ok(());
-        }
+    fn MPI_Win_flush(rank: c_int, win: MPI_Win) |mpi| on win at once { mpi.windows().flush_at_once(win.value(), rank) } {
         mpi.windows().flush(win.value(), rank)
     }
 
@@ -172,10 +169,7 @@ mpi! {
 
     /// Completes all operations on a target at the origin. (Here they are then complete at the
     /// target, too.)
-    fn MPI_Win_flush_local(rank: c_int, win: MPI_Win) |mpi| on win {
-        if mpi.windows().flush_at_once(win.value(), rank) {
-            return Ok(());
-        }
+    fn MPI_Win_flush_local(rank: c_int, win: MPI_Win) |mpi| on win at once { mpi.windows().flush_at_once(win.value(), rank) } {
         mpi.windows().flush(win.value(), rank)
     }
 

@@ -189,8 +189,8 @@ fn opened_by(
     let arguments: Vec<String> = std::env::args_os()
         .map(|a| a.to_string_lossy().into_owned())
         .collect();
-    if let Some(records) = records() {
-        rank.record(records);
+    if let Some((records, has_all)) = records() {
+        rank.record(records, has_all);
     }
     if wire.is_some() && !at_exit(leaves_launcher) {
         eprintln!(
@@ -206,14 +206,15 @@ fn opened_by(
     OPENED.set(process)
 }
 
-/// How many calls of each thread are kept; none when none are.
-fn records() -> Option<usize> {
+/// How many calls of each thread are kept, none when none are; and whether also those that are done
+/// with less work than a record: they are when the number is asked for.
+fn records() -> Option<(usize, bool)> {
     const USUAL: usize = 1024;
     let value = std::env::var(ENV_RECORD).ok();
     match value.as_deref().map(str::trim) {
-        None | Some("") => Some(USUAL),
+        None | Some("") => Some((USUAL, false)),
         Some("0") => None,
-        Some(text) => Some(text.parse().unwrap_or(USUAL)),
+        Some(text) => Some((text.parse().unwrap_or(USUAL), true)),
     }
 }
 

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod counted;
 mod format;
 mod read;
 mod write;

@@ -4,10 +4,12 @@
 
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use margay_core_registry::CallName;
 
+use crate::counted::{CACHED, Cached, RATE_CALLS, Recent, RecentCall, SUMS, Sum};
 use crate::format::{
     Kind, MODULE, NO_PEER, OPEN, RECORD, Record, Shape, header, lane, short, site_words,
 };
@@ -17,17 +19,10 @@ use crate::read::moment;
 const COUNT_BELOW_NS: u64 = 2_000;
 /// Records between two looks at the rate.
 const RATE_RECORDS: u64 = 64;
-/// Counted calls between two looks at the rate.
-const RATE_CALLS: u64 = 16;
 /// How much slower calls must become before they are recorded again.
 const HYSTERESIS: u64 = 2;
 /// After how long sums of counted calls become records, in looks at the rate (about 10 ms).
-const SUM_LOOKS: u64 = 1024;
-/// Sums that are kept at a time.
-const SUMS: usize = 64;
-/// Call sites that are found without a search.
-const CACHED: usize = 256;
-
+const SUM_LOOKS: u64 = 512;
 /// Time, as the recorder needs it.
 pub trait Timer: Send + Sync {
     /// The processor's counter.
@@ -47,12 +42,27 @@ pub struct Origin {
     pub from: u64,
 }
 
-/// A call that has begun, for [`Recorder::end`].
+/// A call that has begun, for [`Recorder::end`]: the record of the call around it, 0 for none, and
+/// in the upper 16 bits the ring. One word, which is passed in a register.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
-pub struct Call {
-    /// The record of the call around it, 0 for none.
-    outer: u64,
+pub struct Call(u64);
+
+impl Call {
+    #[inline]
+    fn new(index: usize, outer: u64) -> Call {
+        Call(outer | (index as u64) << 48)
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        (self.0 >> 48) as usize
+    }
+
+    #[inline]
+    fn outer(self) -> u64 {
+        self.0 & (u64::MAX >> 16)
+    }
 }
 
 /// A message that a call sends, receives or waits for, or a collective operation.
@@ -64,26 +74,6 @@ pub struct Message {
     pub context: u32,
     pub bytes: u64,
     pub request: u32,
-}
-
-/// Sums of calls of one site with one peer.
-#[derive(Default)]
-struct Sum {
-    /// Site, peer and kind; 0 for a free one.
-    key: AtomicU64,
-    calls: AtomicU64,
-    bytes: AtomicU64,
-    context: AtomicU64,
-}
-
-impl Sum {
-    /// Only its thread writes to it.
-    #[inline]
-    fn add(&self, calls: u64, bytes: u64) {
-        let sum = self.calls.load(Relaxed).wrapping_add(calls);
-        self.calls.store(sum, Relaxed);
-        self.bytes.store(self.bytes.load(Relaxed) + bytes, Relaxed);
-    }
 }
 
 /// What a thread knows of its own ring. Only that thread uses it.
@@ -98,34 +88,48 @@ struct LaneState {
     has_message: AtomicBool,
     /// Calls are counted: how many until the next look at the rate; 0 when they are recorded.
     left: AtomicU64,
+    /// The counted calls since the last look at the rate, each where `left` was when it began.
+    recent: Recent,
+    /// The position of a record at which to look at the rate.
+    look_at: AtomicU64,
     looks: AtomicU64,
     looked: AtomicU64,
-    /// Ticks of 16 calls above which they are recorded again.
+    /// Ticks of `RATE_CALLS` calls above which they are recorded again.
     limit: AtomicU64,
-    /// The site of the call that began last.
+    /// The site of the call that began last, if that is recorded.
     site: AtomicU64,
     /// When the sums begin.
     since: AtomicU64,
-    sums: Box<[Sum]>,
+    /// Made when calls are counted for the first time: most threads never are that fast.
+    sums: OnceLock<Box<[Sum; SUMS]>>,
+    cache: OnceLock<Box<[Cached; CACHED]>>,
     /// The key of the sum in which the call that goes on was counted, with its first message.
     counted_in: AtomicU64,
 }
 
 impl LaneState {
+    #[inline]
+    fn sums(&self) -> &[Sum; SUMS] {
+        (self.sums).get_or_init(|| Box::new(std::array::from_fn(|_| Sum::default())))
+    }
+
+    #[inline]
+    fn cache(&self) -> &[Cached; CACHED] {
+        (self.cache).get_or_init(|| Box::new(std::array::from_fn(|_| Cached::default())))
+    }
+
+    /// The call that began last, where it is only counted.
+    #[inline]
+    fn last(&self) -> &RecentCall {
+        self.recent.at(self.left.load(Relaxed))
+    }
+
     /// Where the sum with this key is, if it is there.
     #[inline]
     fn sum_of(&self, key: u64) -> &Sum {
         let (peer, site, kind) = (key as u32, (key >> 32) as u16, key >> 48);
-        &self.sums[(usize::from(site) ^ peer as usize ^ (kind as usize) << 3) & (SUMS - 1)]
+        &self.sums()[(usize::from(site) ^ peer as usize ^ (kind as usize) << 3) & (SUMS - 1)]
     }
-}
-
-/// A cached call site. Threads may enter two at a time: `from` is 0 meanwhile.
-#[derive(Default)]
-struct Cached {
-    from: AtomicU64,
-    /// The address of the name, and the site in the upper 16 bits.
-    call: AtomicU64,
 }
 
 /// Writes the flight recorder of a rank into words `W`.
@@ -133,7 +137,6 @@ pub struct Recorder<W, T> {
     words: W,
     shape: Shape,
     lanes: Box<[LaneState]>,
-    cache: Box<[Cached]>,
     timer: PhantomData<fn() -> T>,
 }
 
@@ -152,13 +155,8 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         words[header::NS].store(ns, Relaxed);
         words[header::SIZES].store(second, Relaxed);
         words[header::SHAPE].store(first, Release);
-        let lane = || LaneState {
-            sums: (0..SUMS).map(|_| Sum::default()).collect(),
-            ..LaneState::default()
-        };
         Some(Recorder {
-            lanes: (0..shape.lanes).map(|_| lane()).collect(),
-            cache: (0..CACHED).map(|_| Cached::default()).collect(),
+            lanes: (0..shape.lanes).map(|_| LaneState::default()).collect(),
             words,
             shape,
             timer: PhantomData,
@@ -209,22 +207,27 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
     #[inline]
     pub fn begin(&self, index: usize, origin: Origin) -> Call {
         let lane = &self.lanes[index];
-        let outer = lane.open.load(Relaxed);
-        let site = self.site(origin);
-        lane.site.store(site, Relaxed);
+        let call = Call::new(index, lane.open.load(Relaxed));
         let left = lane.left.load(Relaxed);
         if left > 1 {
             lane.left.store(left - 1, Relaxed);
-            lane.has_message.store(false, Relaxed);
-            return Call { outer };
+            lane.recent.at(left - 1).set(origin);
+        } else {
+            self.begin_timed(index, left, origin);
         }
+        call
+    }
+
+    /// A call begins that is recorded, or one with which it is time to look at the rate.
+    #[inline(never)]
+    fn begin_timed(&self, index: usize, left: u64, origin: Origin) {
         let now = T::ticks();
-        if left == 1 && self.still_counts(index, now) {
-            lane.has_message.store(false, Relaxed);
-            return Call { outer };
+        if left == 1 && self.still_counts(index, now, origin) {
+            return self.lanes[index].last().set(origin);
         }
+        let site = self.site(index, origin);
+        self.lanes[index].site.store(site, Relaxed);
         self.open(index, site, now);
-        Call { outer }
     }
 
     #[inline]
@@ -238,7 +241,8 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         );
         lane.open.store(at + 1, Relaxed);
         lane.has_message.store(false, Relaxed);
-        if at & (RATE_RECORDS - 1) == RATE_RECORDS - 1 {
+        if at >= lane.look_at.load(Relaxed) {
+            lane.look_at.store(at + RATE_RECORDS, Relaxed);
             self.look_at_rate(index, start);
         }
     }
@@ -248,22 +252,35 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
     #[inline]
     #[must_use]
     pub fn call_site(&self, index: usize) -> u16 {
-        self.lanes[index].site.load(Relaxed) as u16
+        self.last_site(index) as u16
+    }
+
+    /// The site of the call that the thread began last.
+    #[inline]
+    fn last_site(&self, index: usize) -> u64 {
+        let lane = &self.lanes[index];
+        match lane.left.load(Relaxed) {
+            0 => lane.site.load(Relaxed),
+            _ => (lane.last().origin()).map_or(0, |origin| self.site(index, origin)),
+        }
     }
 
     /// That call ends.
     #[inline]
-    pub fn end(&self, index: usize, call: Call) {
-        let lane = &self.lanes[index];
-        let open = lane.open.load(Relaxed);
-        if open == call.outer {
-            // It was only counted.
-            if !lane.has_message.load(Relaxed) {
-                self.sum(index, Kind::Call, NO_PEER, 0).add(1, 0);
-            }
-            return;
+    pub fn end(&self, call: Call) {
+        // Else it is only counted.
+        if let Some(lane) = self.lanes.get(call.index())
+            && lane.open.load(Relaxed) != call.outer()
+        {
+            self.end_recorded(call);
         }
-        let at = open.wrapping_sub(1);
+    }
+
+    #[inline(never)]
+    fn end_recorded(&self, call: Call) {
+        let index = call.index();
+        let lane = &self.lanes[index];
+        let at = lane.open.load(Relaxed).wrapping_sub(1);
         let now = T::ticks();
         let there = lane.written.load(Relaxed).wrapping_sub(at) <= self.shape.records as u64;
         if there {
@@ -273,7 +290,7 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
             let second = self.words[ring + 1].load(Relaxed);
             self.words[ring + 1].store(second & !u64::from(OPEN) | u64::from(ticks), Relaxed);
         }
-        lane.open.store(call.outer, Relaxed);
+        lane.open.store(call.outer(), Relaxed);
         // What comes next in the call around it is a further record.
         lane.has_message.store(true, Relaxed);
     }
@@ -284,8 +301,8 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         let lane = &self.lanes[index];
         let open = lane.open.load(Relaxed);
         if lane.left.load(Relaxed) != 0 && open == 0 {
-            let is_first = !lane.has_message.load(Relaxed);
-            lane.has_message.store(true, Relaxed);
+            let is_first = !lane.last().has_message();
+            lane.last().set_message();
             let (kind, further) = (message.kind, message.kind.further());
             // One call, however many messages it has.
             let (kind, number) = match is_first {
@@ -337,16 +354,19 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
             return;
         }
         let now = T::ticks();
-        let had_message = lane.has_message.load(Relaxed);
+        let had_message = lane.last().has_message();
+        let site = self.last_site(index);
         if had_message {
             self.uncount(index);
         }
+        lane.last().clear();
         self.flush(index, now);
         lane.left.store(0, Relaxed);
         let passed_ns = T::now_ns().saturating_sub(self.words[header::NS].load(Relaxed));
         let passed = now.saturating_sub(self.words[header::TICKS].load(Relaxed));
         let ticks = (ns as f64 * passed as f64 / passed_ns.max(1) as f64) as u64;
-        self.open(index, lane.site.load(Relaxed), now.saturating_sub(ticks));
+        lane.site.store(site, Relaxed);
+        self.open(index, site, now.saturating_sub(ticks));
         lane.has_message.store(had_message, Relaxed);
     }
 
@@ -408,9 +428,8 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         lane.left.store(RATE_CALLS, Relaxed);
     }
 
-    /// At the last of some counted calls: whether the next ones are counted as well.
-    #[cold]
-    fn still_counts(&self, index: usize, now: u64) -> bool {
+    /// When a call begins after some that were counted: whether it is counted as well.
+    fn still_counts(&self, index: usize, now: u64, origin: Origin) -> bool {
         let lane = &self.lanes[index];
         let passed = now.saturating_sub(lane.looked.swap(now, Relaxed));
         if passed > lane.limit.load(Relaxed) {
@@ -419,11 +438,12 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
             lane.left.store(0, Relaxed);
             return false;
         }
+        self.enter_recent(index);
         lane.left.store(RATE_CALLS, Relaxed);
         let looks = lane.looks.load(Relaxed) + 1;
         lane.looks.store(looks, Relaxed);
         let entry = self.shape.lane(index);
-        self.words[entry + lane::LAST_SITE].store(lane.site.load(Relaxed), Relaxed);
+        self.words[entry + lane::LAST_SITE].store(self.site(index, origin), Relaxed);
         self.words[entry + lane::COUNTED].store(looks * RATE_CALLS, Relaxed);
         if looks >= SUM_LOOKS {
             self.flush(index, now);
@@ -432,11 +452,11 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         true
     }
 
-    /// The sum for a message of the call that goes on, or of a call without any.
+    /// The sum for a message of the call that goes on.
     #[inline]
     fn sum(&self, index: usize, kind: Kind, peer: u32, context: u32) -> &Sum {
         let lane = &self.lanes[index];
-        let site = lane.site.load(Relaxed);
+        let site = self.last_site(index);
         let key = u64::from(peer) | site << 32 | (kind as u64) << 48;
         let sum = lane.sum_of(key);
         if sum.key.load(Relaxed) != key {
@@ -458,10 +478,14 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
     #[cold]
     fn flush(&self, index: usize, now: u64) {
         let lane = &self.lanes[index];
-        for sum in &lane.sums {
+        self.enter_recent(index);
+        for sum in lane.sums() {
             if sum.key.load(Relaxed) != 0 {
                 self.flush_sum(index, sum, now);
             }
+        }
+        for cached in lane.cache() {
+            self.flush_calls(index, cached, now);
         }
         lane.since.store(now, Relaxed);
         self.words[self.shape.lane(index) + lane::COUNTED].store(0, Relaxed);
@@ -469,6 +493,24 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
 
     fn flush_sum(&self, index: usize, sum: &Sum, now: u64) {
         let key = sum.key.swap(0, Relaxed);
+        let calls = sum.calls.swap(0, Relaxed);
+        let (bytes, context) = (sum.bytes.swap(0, Relaxed), sum.context.load(Relaxed) as u32);
+        self.put_total(index, key, (calls, bytes, context), now);
+    }
+
+    /// Counted calls without a message become a record.
+    fn flush_calls(&self, index: usize, cached: &Cached, now: u64) {
+        let calls = cached.calls.load(Relaxed);
+        if calls != 0 {
+            cached.calls.store(0, Relaxed);
+            let site = cached.call.load(Relaxed) >> 48;
+            let key = u64::from(NO_PEER) | site << 32 | (Kind::Call as u64) << 48;
+            self.put_total(index, key, (calls, 0, 0), now);
+        }
+    }
+
+    fn put_total(&self, index: usize, key: u64, total: (u64, u64, u32), now: u64) {
+        let (calls, bytes, context) = total;
         let since = self.lanes[index].since.load(Relaxed);
         let peer = key as u32;
         let record = Record {
@@ -477,33 +519,54 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
             ticks: Some(now.saturating_sub(since)),
             site: (key >> 32) as u16,
             peer: (peer != NO_PEER).then_some(peer),
-            tag: sum.calls.swap(0, Relaxed).min(u64::from(u32::MAX)) as u32,
-            context: sum.context.load(Relaxed) as u32,
-            bytes: sum.bytes.swap(0, Relaxed),
+            tag: calls.min(u64::from(u32::MAX)) as u32,
+            context,
+            bytes,
             request: (key >> 48) as u16,
         };
         self.put(index, record.pack());
     }
 
+    /// The counted calls of which only the origin is noted are counted by their site.
+    fn enter_recent(&self, index: usize) {
+        let lane = &self.lanes[index];
+        for recent in lane.recent.all(lane.left.load(Relaxed)) {
+            if let Some(origin) = recent.origin()
+                && !recent.has_message()
+            {
+                let calls = &self.cached(index, origin).calls;
+                calls.store(calls.load(Relaxed) + 1, Relaxed);
+            }
+            recent.clear();
+        }
+    }
+
     /// The number of a call site.
     #[inline]
-    fn site(&self, origin: Origin) -> u64 {
+    fn site(&self, index: usize, origin: Origin) -> u64 {
+        self.cached(index, origin).call.load(Relaxed) >> 48
+    }
+
+    #[inline]
+    fn cached(&self, index: usize, origin: Origin) -> &Cached {
         let call = std::ptr::from_ref(origin.call).addr() as u64 & (u64::MAX >> 16);
-        let hash = (origin.from ^ origin.from >> 8 ^ call >> 5) as usize;
-        let cached = &self.cache[hash & (CACHED - 1)];
-        // 0 stands for an entry that changes.
-        let from = origin.from | 1 << 63;
-        if cached.from.load(Acquire) == from {
-            let known = cached.call.load(Acquire);
-            if known & (u64::MAX >> 16) == call && cached.from.load(Relaxed) == from {
-                return known >> 48;
-            }
+        let slot = (origin.from ^ origin.from >> 8 ^ call >> 5) as usize & (CACHED - 1);
+        let cached = &self.lanes[index].cache()[slot];
+        let known = cached.call.load(Relaxed) & (u64::MAX >> 16);
+        if cached.from.load(Relaxed) != origin.from || known != call {
+            self.replace(index, cached, origin);
         }
+        cached
+    }
+
+    /// Another site gets the place of a cached one.
+    #[cold]
+    fn replace(&self, index: usize, cached: &Cached, origin: Origin) {
+        self.flush_calls(index, cached, T::ticks());
+        let call = std::ptr::from_ref(origin.call).addr() as u64 & (u64::MAX >> 16);
         let site = self.look_up(origin);
-        cached.from.store(0, Release);
-        cached.call.store(call | site << 48, Release);
-        cached.from.store(from, Release);
-        site
+        cached.from.store(origin.from, Relaxed);
+        cached.call.store(call | site << 48, Relaxed);
     }
 
     /// Finds or enters a call site in the table. Two threads may enter the same one twice.

@@ -228,6 +228,12 @@ impl Rank {
     #[inline]
     pub fn begin_call(&self, name: &'static CallName, from: u64) -> InCall<'_> {
         self.note_call(name);
+        self.record_call(name, from)
+    }
+
+    /// Records the call, which has been noted.
+    #[inline]
+    pub fn record_call(&self, name: &'static CallName, from: u64) -> InCall<'_> {
         self.monitor.recording.call(name, from)
     }
 
@@ -238,12 +244,12 @@ impl Rank {
     }
 
     /// From now on the last calls are recorded, `records` of each thread, if the registry of the
-    /// job has room for them.
-    pub fn record(&self, records: usize) {
+    /// job has room for them. `has_all`: also those that are done with less work than a record.
+    pub fn record(&self, records: usize, has_all: bool) {
         let shape = Shape::with_records(records);
         let words = (self.peers).make_note(self.me, margay_core_record::KEY, shape.words());
         if let Some(words) = words {
-            self.monitor.recording.start(words, shape);
+            self.monitor.recording.start(words, shape, has_all);
         }
     }
 

@@ -318,6 +318,19 @@ impl Mpi {
         self.rank.begin_call(name, from)
     }
 
+    /// Records the call that begins and has been noted; `from` is the address to which it returns.
+    #[inline]
+    pub fn record_call(&self, name: &'static [u64; 4], from: u64) -> InCall<'_> {
+        self.rank.record_call(name, from)
+    }
+
+    /// Whether all calls are recorded: also those that are done with less work than a record.
+    #[inline]
+    #[must_use]
+    pub fn records_all(&self) -> bool {
+        self.rank.monitor().recording.has_all()
+    }
+
     /// Returns the level of thread support in force.
     #[must_use]
     pub fn thread_level(&self) -> i32 {

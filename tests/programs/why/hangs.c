@@ -1,6 +1,7 @@
 /* Programs that hang, each at a line that a comment marks. */
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static volatile double sum;
@@ -33,6 +34,9 @@ __attribute__((noinline)) void crash(volatile int *at)
 int main(int argc, char **argv)
 {
     int rank, size;
+    /* How many calls of each thread are kept. */
+    if (argc > 2)
+        setenv("MARGAY_RECORD", argv[2], 1);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -40,6 +44,14 @@ int main(int argc, char **argv)
     fflush(stdout);
     const char *what = argc > 1 ? argv[1] : "";
     if (!strcmp(what, "receives")) {
+        sum += receive((rank + 1) % size, 5);
+    } else if (!strcmp(what, "stores")) {
+        int *base;
+        MPI_Win window;
+        MPI_Win_allocate(sizeof *base, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window);
+        MPI_Win_lock_all(0, window);
+        MPI_Put(&rank, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, window); /* LINE put */
+        MPI_Win_flush((rank + 1) % size, window);
         sum += receive((rank + 1) % size, 5);
     } else if (!strcmp(what, "differ")) {
         int data[2] = {0, 0};

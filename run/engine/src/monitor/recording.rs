@@ -40,6 +40,8 @@ pub struct Recording {
     recorder: OnceLock<Arc<RankRecorder>>,
     /// One thread at a time calls.
     is_single: AtomicBool,
+    /// Also calls that are done with less work than a record.
+    has_all: AtomicBool,
 }
 
 /// The calling thread's ring; given back when the thread ends.
@@ -66,24 +68,32 @@ thread_local! {
 
 /// A call that is recorded; it ends when this is dropped.
 #[must_use]
-pub struct InCall<'a>(Option<(&'a RankRecorder, usize, Call)>);
+pub struct InCall<'a>(Option<(&'a RankRecorder, Call)>);
 
 impl Drop for InCall<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some((recorder, lane, call)) = self.0.take() {
-            recorder.end(lane, call);
+        if let Some((recorder, call)) = self.0 {
+            recorder.end(call);
         }
     }
 }
 
 impl Recording {
     /// From now on calls are recorded in `words`.
-    pub fn start(&self, words: Words, shape: Shape) {
+    pub fn start(&self, words: Words, shape: Shape, has_all: bool) {
+        self.has_all.store(has_all, Ordering::Relaxed);
         if let Some(recorder) = Recorder::new(words, shape) {
             recorder.take_lane(std::process::id());
             let _ = self.recorder.set(Arc::new(recorder));
         }
+    }
+
+    /// Whether calls are recorded that are done with less work than a record.
+    #[inline]
+    #[must_use]
+    pub fn has_all(&self) -> bool {
+        self.has_all.load(Ordering::Relaxed)
     }
 
     /// Whether one thread at a time calls.
@@ -125,15 +135,28 @@ impl Recording {
         index
     }
 
-    /// The calling thread begins a call of the program.
-    #[inline]
+    /// The calling thread begins a call of the program. Not inline: it stands in some 900
+    /// functions, and as a part of each the library would be a twelfth larger.
+    #[inline(never)]
     pub fn call(&self, call: &'static CallName, from: u64) -> InCall<'_> {
+        if let Some(recorder) = self.recorder.get()
+            && self.is_single.load(Ordering::Relaxed)
+        {
+            let begun = recorder.begin(MAIN, Origin { call, from });
+            return InCall(Some((recorder, begun)));
+        }
+        self.call_of_thread(call, from)
+    }
+
+    /// The same where threads call at the same time.
+    #[inline(never)]
+    fn call_of_thread(&self, call: &'static CallName, from: u64) -> InCall<'_> {
         let Some((recorder, lane)) = self.here() else {
             self.unrecorded();
             return InCall(None);
         };
         let begun = recorder.begin(lane, Origin { call, from });
-        InCall(Some((recorder, lane, begun)))
+        InCall(Some((recorder, begun)))
     }
 
     /// The calling thread's calls that were only counted are recorded, before the program ends.
