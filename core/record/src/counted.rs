@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crossbeam_utils::atomic::AtomicCell;
 use margay_core_registry::CallName;
 
-use crate::write::Origin;
+use crate::origin::Origin;
 
 /// Counted calls between two looks at the rate, with which their sites are entered.
 pub(crate) const RATE_CALLS: u64 = 31;

@@ -14,9 +14,11 @@
 
 mod counted;
 mod format;
+mod origin;
 mod read;
 mod write;
 
 pub use format::{KEY, Kind, NO_PEER, Record, Shape, Site, VERSION};
+pub use origin::Origin;
 pub use read::{Clock, Damaged, Lane, Reader, moment};
-pub use write::{Call, Message, Origin, Recorder, Timer};
+pub use write::{Call, Message, Recorder, Timer};

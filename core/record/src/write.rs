@@ -7,12 +7,11 @@ use std::ops::Deref;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use margay_core_registry::CallName;
-
 use crate::counted::{CACHED, Cached, RATE_CALLS, Recent, RecentCall, SUMS, Sum};
 use crate::format::{
     Kind, MODULE, NO_PEER, OPEN, RECORD, Record, Shape, header, lane, short, site_words,
 };
+use crate::origin::Origin;
 use crate::read::moment;
 
 /// Calls in this many nanoseconds each, or less, are counted.
@@ -31,15 +30,6 @@ pub trait Timer: Send + Sync {
     fn now_ns() -> u64;
     /// The program or library in which an address is: where it lies, and its path.
     fn module_of(address: u64) -> Option<(u64, Vec<u8>)>;
-}
-
-/// From where a call comes.
-#[derive(Clone, Copy)]
-pub struct Origin {
-    /// The name of the function that is called.
-    pub call: &'static CallName,
-    /// The return address, 0 for unknown.
-    pub from: u64,
 }
 
 /// A call that has begun, for [`Recorder::end`]: the record of the call around it, 0 for none, and

@@ -101,12 +101,14 @@ impl Piece {
     /// Lends the bytes to `f`.
     #[inline(always)]
     pub fn with_bytes<R>(self, f: impl FnOnce(&[u8]) -> R) -> R {
-        if self.len == 0 {
-            return f(&[]);
-        }
-        // SAFETY: by the claim the bytes are readable; that nobody writes there meanwhile is the
-        // rule above (`user`).
-        f(unsafe { std::slice::from_raw_parts(self.base as *const u8, self.len) })
+        // One call of `f`, which is then a part of its caller.
+        let bytes = match self.len {
+            0 => &[],
+            // SAFETY: by the claim the bytes are readable; that nobody writes there meanwhile is
+            // the rule above (`user`).
+            len => unsafe { std::slice::from_raw_parts(self.base as *const u8, len) },
+        };
+        f(bytes)
     }
 
     /// Copies as much of `from` as there is room for to the start.
@@ -549,13 +551,13 @@ impl Mem {
     /// When the range is not covered by the claim.
     #[inline]
     pub fn with_bytes<R>(&self, offset: i64, len: usize, f: impl FnOnce(&[u8]) -> R) -> R {
-        if len == 0 {
-            return f(&[]);
-        }
-        let from = self.at(offset, len);
-        // SAFETY: `at` checked the range against the claim; that nobody writes there meanwhile is
-        // the rule above (`user`).
-        f(unsafe { std::slice::from_raw_parts(from, len) })
+        let bytes = match len {
+            0 => &[],
+            // SAFETY: `at` checks the range against the claim; that nobody writes there meanwhile
+            // is the rule above (`user`).
+            _ => unsafe { std::slice::from_raw_parts(self.at(offset, len), len) },
+        };
+        f(bytes)
     }
 
     /// Lends the bytes to `f` for changing.
@@ -564,13 +566,13 @@ impl Mem {
     /// When the range is not covered by the claim.
     #[inline]
     pub fn with_bytes_mut<R>(&self, offset: i64, len: usize, f: impl FnOnce(&mut [u8]) -> R) -> R {
-        if len == 0 {
-            return f(&mut []);
-        }
-        let at = self.at(offset, len);
-        // SAFETY: as in `with_bytes`; that nobody else accesses the bytes meanwhile is the same
-        // rule.
-        f(unsafe { std::slice::from_raw_parts_mut(at, len) })
+        let bytes = match len {
+            0 => &mut [],
+            // SAFETY: as in `with_bytes`; that nobody else accesses the bytes meanwhile is the same
+            // rule.
+            _ => unsafe { std::slice::from_raw_parts_mut(self.at(offset, len), len) },
+        };
+        f(bytes)
     }
 
     /// Lends `len` bytes from `offset` on to `f` for changing, and as many of `input` from `from`
