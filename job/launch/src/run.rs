@@ -43,10 +43,10 @@ const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// When the job was ended from outside and nobody takes its output, it is given up after this.
 const MOST_DRAIN: Duration = Duration::from_secs(3);
-/// The same signal again within this time is the same one: `timeout` and some shells signal both
-/// the process and its group.
+/// The same signal within this time is one: `timeout` and shells signal a process and its group.
 const SAME_SIGNAL: Duration = Duration::from_millis(100);
-const READ_BYTES: usize = 64 << 10;
+/// Memory of this size comes from the kernel as zeros, and no page is touched before it is used.
+const READ_BYTES: usize = 128 << 10;
 
 /// Runs a job to its end; returns the exit status. `spawner` is the program that spawns it, if one
 /// does, and `turns` what a job in a partition has got.

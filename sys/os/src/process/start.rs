@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
@@ -122,7 +123,7 @@ pub struct StartError {
 /// `posix_spawn` does), so starting costs the same however big we are.
 #[derive(Debug)]
 pub struct Starter {
-    stack: Vec<u128>,
+    stack: Box<[MaybeUninit<u128>]>,
 }
 
 /// What the new process needs before it executes the program; it lives on our stack.
@@ -145,7 +146,8 @@ impl Starter {
     #[must_use]
     pub fn new() -> Starter {
         Starter {
-            stack: vec![0; (128 << 10) / size_of::<u128>()],
+            // Most of it is never touched.
+            stack: Box::new_uninit_slice((128 << 10) / size_of::<u128>()),
         }
     }
 
