@@ -43,7 +43,7 @@ impl Thresholds {
     /// is split into two parts, one for each side, as long as each part stays in a level-2 cache.
     #[must_use]
     pub fn measured() -> Self {
-        let dear_lines = margay_sys_os::cpu::is_intel();
+        let dear_lines = margay_sys_os::processor::is_intel();
         Thresholds {
             arena: AtomicU64::new(8 << 10),
             arena_end: AtomicU64::new(512 << 10),

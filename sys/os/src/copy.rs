@@ -18,7 +18,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::ptr;
 
-use crate::cpu;
+use crate::processor;
 
 /// Lengths in bytes that glibc copies with `rep movsb`.
 const BY_INSTRUCTION: Range<usize> = 2112..1 << 20;
@@ -33,7 +33,7 @@ type Block = MaybeUninit<[u128; 4]>;
 /// `rep movsb` on this processor.
 #[inline]
 pub(crate) fn is_slow(from: usize, to: usize, len: usize) -> bool {
-    lies_badly(from, to, len) && cpu::is_amd()
+    lies_badly(from, to, len) && processor::is_amd()
 }
 
 /// Whether it is on one of AMD's.

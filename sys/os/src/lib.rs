@@ -66,6 +66,7 @@ pub mod pmix;
 pub mod port;
 #[cfg(not(loom))]
 pub mod process;
+pub mod processor;
 #[cfg(not(loom))]
 pub mod services;
 #[cfg(not(loom))]

@@ -27,7 +27,7 @@ use std::sync::{Arc, OnceLock};
 use margay_core_datatype::Basic;
 use margay_core_group::Group;
 use margay_core_reduce::Op;
-use margay_sys_os::cpu;
+use margay_sys_os::{cpu, processor};
 use margay_sys_shm::board::{Board, Operation, SLOT_BYTES, STAGE_BYTES};
 
 pub use self::blocks::{Blocks, Parts};
@@ -524,7 +524,7 @@ impl Channel {
     /// all-to-all of 64 KiB: 5.0 and 8.4 µs, on Intel's 9.1 and 6.7).
     fn is_message(&self, bytes: u64, is_rooted: bool) -> bool {
         let is_long = self.roomy && self.ranks() == 2 && bytes > SENT_IF_ROOMY;
-        is_long && (is_rooted || bytes <= SWAPPED && cpu::is_amd())
+        is_long && (is_rooted || bytes <= SWAPPED && processor::is_amd())
     }
 
     /// Most bytes from or to a root that go through the board where ranks can copy from each other.
