@@ -4,10 +4,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crossbeam_utils::atomic::AtomicCell;
-use margay_core_registry::CallName;
-
-use crate::origin::Origin;
+use crate::origin::{NameCell, Origin};
 
 /// Counted calls between two looks at the rate, with which their sites are entered.
 pub(crate) const RATE_CALLS: u64 = 31;
@@ -54,50 +51,50 @@ const HAS_MESSAGE: u64 = 1 << 63;
 /// Calls that are counted, but not yet by their site. A call that is too short for a record is too
 /// short for the search of its site as well: that is done for many at once. Each stands where the
 /// number of calls until the next look at the rate says.
-pub(crate) struct Recent([RecentCall; RECENT]);
+pub(crate) struct Recent<N>([RecentCall<N>; RECENT]);
 
-impl Default for Recent {
-    fn default() -> Recent {
+impl<N: NameCell> Default for Recent<N> {
+    fn default() -> Self {
         Recent(std::array::from_fn(|_| RecentCall::default()))
     }
 }
 
-impl Recent {
+impl<N> Recent<N> {
     /// The call with which this many were left.
     #[inline]
-    pub(crate) fn at(&self, left: u64) -> &RecentCall {
+    pub(crate) fn at(&self, left: u64) -> &RecentCall<N> {
         &self.0[left as usize & (RECENT - 1)]
     }
 
     /// The calls since the last look at the rate, when `left` are left.
-    pub(crate) fn all(&self, left: u64) -> &[RecentCall] {
+    pub(crate) fn all(&self, left: u64) -> &[RecentCall<N>] {
         &self.0[(left as usize).clamp(1, RECENT)..]
     }
 }
 
 /// A counted call; without `call` it is none.
 #[derive(Default)]
-pub(crate) struct RecentCall {
+pub(crate) struct RecentCall<N> {
     /// The return address; with [`HAS_MESSAGE`] the call was counted with its message.
     from: AtomicU64,
-    call: AtomicCell<Option<&'static CallName>>,
+    call: N,
 }
 
-impl RecentCall {
+impl<N: NameCell> RecentCall<N> {
     #[inline]
     pub(crate) fn set(&self, origin: Origin) {
         self.from.store(origin.from, Relaxed);
-        self.call.store(Some(origin.call));
+        self.call.set(Some(origin.call));
     }
 
     pub(crate) fn clear(&self) {
-        self.call.store(None);
+        self.call.set(None);
     }
 
     #[inline]
     pub(crate) fn origin(&self) -> Option<Origin> {
         let from = self.from.load(Relaxed) & !HAS_MESSAGE;
-        self.call.load().map(|call| Origin { call, from })
+        self.call.get().map(|call| Origin { call, from })
     }
 
     #[inline]

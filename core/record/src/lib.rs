@@ -19,6 +19,6 @@ mod read;
 mod write;
 
 pub use format::{KEY, Kind, NO_PEER, Record, Shape, Site, VERSION};
-pub use origin::Origin;
+pub use origin::{NameCell, Origin};
 pub use read::{Clock, Damaged, Lane, Reader, moment};
 pub use write::{Call, Message, Recorder, Timer};

@@ -11,7 +11,7 @@ use crate::counted::{CACHED, Cached, RATE_CALLS, Recent, RecentCall, SUMS, Sum};
 use crate::format::{
     Kind, MODULE, NO_PEER, OPEN, RECORD, Record, Shape, header, lane, short, site_words,
 };
-use crate::origin::Origin;
+use crate::origin::{NameCell, Origin};
 use crate::read::moment;
 
 /// Calls in this many nanoseconds each, or less, are counted.
@@ -22,8 +22,11 @@ const RATE_RECORDS: u64 = 64;
 const HYSTERESIS: u64 = 2;
 /// After how long sums of counted calls become records, in looks at the rate (about 10 ms).
 const SUM_LOOKS: u64 = 512;
+
 /// Time, as the recorder needs it.
 pub trait Timer: Send + Sync {
+    /// Keeps the names of calls.
+    type Name: NameCell;
     /// The processor's counter.
     fn ticks() -> u64;
     /// Nanoseconds of the monotonic clock.
@@ -69,7 +72,7 @@ pub struct Message {
 /// What a thread knows of its own ring. Only that thread uses it.
 #[derive(Default)]
 #[repr(align(128))]
-struct LaneState {
+struct LaneState<N: NameCell> {
     is_taken: AtomicBool,
     written: AtomicU64,
     /// 1 + the position of the record of the call that has not ended; 0 for none.
@@ -79,7 +82,7 @@ struct LaneState {
     /// Calls are counted: how many until the next look at the rate; 0 when they are recorded.
     left: AtomicU64,
     /// The counted calls since the last look at the rate, each where `left` was when it began.
-    recent: Recent,
+    recent: Recent<N>,
     /// The position of a record at which to look at the rate.
     look_at: AtomicU64,
     looks: AtomicU64,
@@ -97,7 +100,7 @@ struct LaneState {
     counted_in: AtomicU64,
 }
 
-impl LaneState {
+impl<N: NameCell> LaneState<N> {
     #[inline]
     fn sums(&self) -> &[Sum; SUMS] {
         (self.sums).get_or_init(|| Box::new(std::array::from_fn(|_| Sum::default())))
@@ -110,7 +113,7 @@ impl LaneState {
 
     /// The call that began last, where it is only counted.
     #[inline]
-    fn last(&self) -> &RecentCall {
+    fn last(&self) -> &RecentCall<N> {
         self.recent.at(self.left.load(Relaxed))
     }
 
@@ -123,10 +126,10 @@ impl LaneState {
 }
 
 /// Writes the flight recorder of a rank into words `W`.
-pub struct Recorder<W, T> {
+pub struct Recorder<W, T: Timer> {
     words: W,
     shape: Shape,
-    lanes: Box<[LaneState]>,
+    lanes: Box<[LaneState<T::Name>]>,
     timer: PhantomData<fn() -> T>,
 }
 
@@ -155,7 +158,7 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
 
     /// Gives the calling thread a ring. None when all are taken.
     pub fn take_lane(&self, thread: u32) -> Option<usize> {
-        let free = |lane: &LaneState| {
+        let free = |lane: &LaneState<T::Name>| {
             (lane.is_taken)
                 .compare_exchange(false, true, Acquire, Relaxed)
                 .is_ok()
@@ -539,7 +542,7 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
 
     #[inline]
     fn cached(&self, index: usize, origin: Origin) -> &Cached {
-        let call = std::ptr::from_ref(origin.call).addr() as u64 & (u64::MAX >> 16);
+        let call = address(origin);
         let slot = (origin.from ^ origin.from >> 8 ^ call >> 5) as usize & (CACHED - 1);
         let cached = &self.lanes[index].cache()[slot];
         let known = cached.call.load(Relaxed) & (u64::MAX >> 16);
@@ -553,10 +556,9 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
     #[cold]
     fn replace(&self, index: usize, cached: &Cached, origin: Origin) {
         self.flush_calls(index, cached, T::ticks());
-        let call = std::ptr::from_ref(origin.call).addr() as u64 & (u64::MAX >> 16);
         let site = self.look_up(origin);
         cached.from.store(origin.from, Relaxed);
-        cached.call.store(call | site << 48, Relaxed);
+        cached.call.store(address(origin) | site << 48, Relaxed);
     }
 
     /// Finds or enters a call site in the table. Two threads may enter the same one twice.
@@ -625,4 +627,9 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         }
         (base, used as u64 + 1)
     }
+}
+
+/// Where the name of the function that is called stands, in 48 bits.
+fn address(origin: Origin) -> u64 {
+    std::ptr::from_ref(origin.call).addr() as u64 & (u64::MAX >> 16)
 }

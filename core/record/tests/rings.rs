@@ -1,10 +1,12 @@
 //! What a recorder writes is what a reader reads, also in the middle of it and from damaged words.
 
 use std::cell::Cell;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_core_record::{
-    Damaged, Kind, Message, NO_PEER, Origin, Reader, Record, Recorder, Shape, Timer, moment,
+    Damaged, Kind, Message, NO_PEER, NameCell, Origin, Reader, Record, Recorder, Shape, Timer,
+    moment,
 };
 use margay_core_registry::{CallName, call_name};
 
@@ -14,6 +16,8 @@ thread_local!(static NOW: Cell<u64> = const { Cell::new(0) });
 struct Hand;
 
 impl Timer for Hand {
+    type Name = Name;
+
     fn ticks() -> u64 {
         3 * NOW.get()
     }
@@ -24,6 +28,20 @@ impl Timer for Hand {
 
     fn module_of(address: u64) -> Option<(u64, Vec<u8>)> {
         (address >= 0x1000).then(|| (0x1000, b"/bin/program".to_vec()))
+    }
+}
+
+/// A test has no need of a word.
+#[derive(Default)]
+struct Name(Mutex<Option<&'static CallName>>);
+
+impl NameCell for Name {
+    fn set(&self, call: Option<&'static CallName>) {
+        *self.0.lock().unwrap() = call;
+    }
+
+    fn get(&self) -> Option<&'static CallName> {
+        *self.0.lock().unwrap()
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use margay_sys_threads::static_ref::StaticRef;
+use margay_sys_os::static_ref::StaticRef;
 use rustc_hash::FxBuildHasher;
 
 use crate::few::Few;

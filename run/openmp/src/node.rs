@@ -9,9 +9,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use margay_sys_os::static_ref::StaticRef;
 use margay_sys_threads::child_count::{ChildCount, NextStep};
 use margay_sys_threads::inspect::MemberRecord;
-use margay_sys_threads::static_ref::StaticRef;
 
 use crate::depend::{Dependence, Siblings};
 use crate::spare::Spare;

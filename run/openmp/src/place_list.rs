@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
-use margay_sys_threads::static_ref::StaticRef;
+use margay_sys_os::static_ref::StaticRef;
 
 /// Places, each a list of processors.
 type List = Vec<Vec<usize>>;

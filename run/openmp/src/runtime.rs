@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use margay_run_threads::{AnyClock, preempt_by};
+use margay_sys_os::static_ref::StaticRef;
 use margay_sys_threads::slot;
-use margay_sys_threads::static_ref::StaticRef;
 
 use crate::affinity::{self, ShownAffinity};
 use crate::allocator::Allocators;

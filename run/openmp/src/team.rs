@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use margay_run_threads::{Offer, Worker, with_current_worker};
 use margay_sys_os::clock::Clock;
+use margay_sys_os::static_ref::{Handoff, StaticRef};
 use margay_sys_os::{fence, process};
 use margay_sys_threads::deque::{self, Stealer};
 use margay_sys_threads::inspect::Wait;
-use margay_sys_threads::static_ref::{Handoff, StaticRef};
 
 use crate::icv::Icv;
 use crate::node::TaskNode;

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use margay_sys_threads::static_ref::StaticRef;
+use margay_sys_os::static_ref::StaticRef;
 use margay_sys_threads::tls_block::TlsBlock;
 
 use crate::tool::{Event, Tool};

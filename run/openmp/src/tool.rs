@@ -15,8 +15,8 @@ use margay_core_openmp::tools::{
     CALLBACKS, Callback, Dependence, Dispatch, Endpoint, FRAME_PROGRAM_POINTER, FRAME_RUNTIME_CFA,
     FRAME_RUNTIME_POINTER, Mutex, Severity, State, Sync, TaskStatus, Work,
 };
+use margay_sys_os::static_ref::StaticRef;
 use margay_sys_threads::caller::{self, Caller};
-use margay_sys_threads::static_ref::StaticRef;
 
 use crate::node::TaskNode;
 use crate::team::Context;

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use margay_core_openmp::schedule::{
     Iterations, Kind, Schedule, guided_share, static_chunk, static_owner, trapezoid_share,
 };
+use margay_sys_os::static_ref::StaticRef;
 use margay_sys_threads::inspect::Wait;
 use margay_sys_threads::outlined::Zeroed;
 use margay_sys_threads::reduction_table::ReductionTable;
-use margay_sys_threads::static_ref::StaticRef;
 
 use crate::reduction::Reductions;
 use crate::scheduler::Scheduler;

@@ -26,6 +26,7 @@
 //! | [`services`] | published names, which vanish with the process that published them |
 //! | [`descriptor`] | waiting for many descriptors, writing without blocking |
 //! | [`fence`] | a full fence between threads that only the rare side pays for |
+//! | [`static_ref`] | shared references to what is never freed, boxes that are handed over |
 //! | [`symbols`] | symbols by name, libraries, the code of a library |
 //! | [`pmix`] | the client of PMIx, by which processes of a foreign launcher exchange values |
 //! | [`terminal`] | the foreground of a terminal, pseudo-terminals |
@@ -73,6 +74,7 @@ pub mod services;
 pub mod signal;
 #[cfg(not(loom))]
 pub mod sockets;
+pub mod static_ref;
 #[cfg(not(loom))]
 pub mod sweep;
 #[cfg(not(loom))]

@@ -7,7 +7,6 @@
 //! | module | mechanism |
 //! | --- | --- |
 //! | [`tls_block`] | sets of thread-local variables that a stack takes on |
-//! | [`static_ref`] | shared references to what is never freed, boxes that are handed over |
 //! | [`outlined`] | functions and data into which a compiler outlines OpenMP constructs |
 //! | [`reduction_table`] | tables by which a compiler registers reductions of tasks |
 //! | [`task_block`] | memory of tasks whose arguments the program writes itself |
@@ -54,7 +53,6 @@ pub mod sleepers;
 #[cfg(not(loom))]
 pub mod slot;
 #[cfg(not(loom))]
-pub mod static_ref;
 pub mod tally;
 #[cfg(not(loom))]
 pub mod task_block;

@@ -4,16 +4,19 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use margay_core_record::{Call, Kind, Message, Origin, Recorder, Shape, Timer};
+use margay_core_record::{Call, Kind, Message, NameCell, Origin, Recorder, Shape, Timer};
 use margay_core_registry::CallName;
 use margay_sys_os::kept::Words;
 use margay_sys_os::process::thread_id;
+use margay_sys_os::static_ref::StaticRef;
 use margay_sys_os::{clock, symbols};
 
 /// This machine's time and files.
 struct Machine;
 
 impl Timer for Machine {
+    type Name = Name;
+
     #[inline]
     fn ticks() -> u64 {
         clock::ticks()
@@ -26,6 +29,27 @@ impl Timer for Machine {
     fn module_of(address: u64) -> Option<(u64, Vec<u8>)> {
         let (base, path) = symbols::module_of(address as usize)?;
         Some((base as u64, path))
+    }
+}
+
+/// A name in a word of its own.
+struct Name(StaticRef<CallName>);
+
+impl Default for Name {
+    fn default() -> Name {
+        Name(StaticRef::none())
+    }
+}
+
+impl NameCell for Name {
+    #[inline]
+    fn set(&self, call: Option<&'static CallName>) {
+        self.0.set(call, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn get(&self) -> Option<&'static CallName> {
+        self.0.get(Ordering::Relaxed)
     }
 }
 

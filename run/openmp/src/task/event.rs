@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use margay_sys_os::static_ref::StaticRef;
 use margay_sys_threads::inspect::Wait;
 use margay_sys_threads::slot;
-use margay_sys_threads::static_ref::StaticRef;
 
 use super::complete;
 use crate::node::TaskNode;

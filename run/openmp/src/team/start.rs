@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use margay_sys_os::static_ref::StaticRef;
 use margay_sys_threads::outlined::Posted;
-use margay_sys_threads::static_ref::StaticRef;
 
 use super::{InitialThread, lock};
 use crate::icv::Icv;

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use crate::static_ref::StaticRef;
+use margay_sys_os::static_ref::StaticRef;
 
 /// Where a thread may be interrupted, as half-open ranges of addresses.
 pub(super) struct Text {
