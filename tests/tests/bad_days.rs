@@ -173,6 +173,20 @@ fn a_sender_runs_ahead_of_its_receiver() {
     }
 }
 
+/// As above, with messages that are offered for direct copying from the program's memory: from
+/// 16 KiB on by this setting, and of memory that the library allocated on every processor. The
+/// sender takes its memory back before the receiver comes for it, or just as it does.
+#[test]
+fn a_sender_runs_ahead_with_messages_that_it_has_offered() {
+    let built = days();
+    for how in ["ahead 100 60000", "shared 100 60000", "late 1000 20000"] {
+        let mut command = Words::mpiexec(100, 2, &built.path(), how).command(120);
+        let output = run(command.env("MARGAY_ATTACH_LIMIT", "16384"));
+        assert_eq!(output.stdout, b"whole\n", "{how}: {}", text(&output));
+    }
+    mourned("100 20000", "16384");
+}
+
 /// Beyond the bound a send waits, and the report of the deadlock names what moves the bound.
 #[test]
 fn a_sender_that_is_too_far_ahead_waits_and_gets_the_reason() {
@@ -200,10 +214,16 @@ fn a_sender_that_is_too_far_ahead_waits_and_gets_the_reason() {
 /// What was kept for a rank that died makes room again, and nothing of the others' is lost.
 #[test]
 fn what_was_sent_ahead_survives_the_death_of_another_receiver() {
+    mourned("3100 1000", "524288");
+}
+
+fn mourned(messages: &str, attach_limit: &str) {
     let built = days();
     let job = Words::mpiexec(100, 3, "-continue-on-failure".as_ref(), "-quiet");
-    let job = job.and(built.path()).and_all("mourned 3100 1000");
-    let output = run(&mut job.command(120));
+    let job = job
+        .and(built.path())
+        .and_all(&format!("mourned {messages}"));
+    let output = run(job.command(120).env("MARGAY_ATTACH_LIMIT", attach_limit));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("all received\n"), "{}", text(&output));
     assert_eq!(output.status.code(), Some(137), "{}", text(&output));

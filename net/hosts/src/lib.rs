@@ -245,6 +245,10 @@ impl Transport for Hosts {
         self.shm.advance(ticket)
     }
 
+    fn revoke(&mut self, ticket: Ticket) -> bool {
+        self.shm.revoke(ticket)
+    }
+
     fn withdraw(&mut self, ticket: Ticket) {
         self.shm.withdraw(ticket);
     }

@@ -146,19 +146,15 @@ impl Direct {
             bytes: len,
         };
         match how {
-            BY_ARENA => {
-                cell.accept(target, len);
-                Some(self.enter(Copy::Load {
-                    cell: cell_offset,
-                    from,
-                    source: last,
-                    into: into.clone(),
-                    offset,
-                    len,
-                }))
-            }
-            BY_ATTACH if self.may_read => {
-                cell.accept(target, self.thresholds.part_of(len));
+            BY_ARENA if cell.accept(target, len) => Some(self.enter(Copy::Load {
+                cell: cell_offset,
+                from,
+                source: last,
+                into: into.clone(),
+                offset,
+                len,
+            })),
+            BY_ATTACH if self.may_read && cell.accept(target, self.thresholds.part_of(len)) => {
                 self.segment.wake(from);
                 Some(self.enter(Copy::Pull {
                     cell: cell_offset,
@@ -286,6 +282,13 @@ impl Direct {
             self.copies[ticket.0 as usize] = None;
         }
         step
+    }
+
+    pub(crate) fn revoke(&mut self, ticket: Ticket) -> bool {
+        let Some(Copy::Push { cell, .. }) = &self.copies[ticket.0 as usize] else {
+            return false;
+        };
+        self.cells.as_ref().expect("offered").get(*cell).revoke()
     }
 
     pub(crate) fn withdraw(&mut self, ticket: Ticket) {

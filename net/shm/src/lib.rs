@@ -152,6 +152,10 @@ impl Transport for Shm {
         self.direct.advance(ticket)
     }
 
+    fn revoke(&mut self, ticket: Ticket) -> bool {
+        self.direct.revoke(ticket)
+    }
+
     fn withdraw(&mut self, ticket: Ticket) {
         self.direct.withdraw(ticket);
     }

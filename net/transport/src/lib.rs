@@ -147,6 +147,12 @@ pub trait Transport: Send {
         Advance::Done
     }
 
+    /// Revokes an offer: its memory is not read or written any more, and the receiver can only
+    /// decline; the ticket stays until it has. Returns false when it has accepted already.
+    fn revoke(&mut self, _: Ticket) -> bool {
+        false
+    }
+
     /// Takes an offer back that was declined or that nobody will come for.
     fn withdraw(&mut self, _: Ticket) {}
 

@@ -228,6 +228,17 @@ impl Transport for Worlds {
         step
     }
 
+    fn revoke(&mut self, ticket: Ticket) -> bool {
+        let Some(copy) = ticket.0.checked_sub(FOREIGN) else {
+            return self.home().revoke(ticket);
+        };
+        let Some((at, inner, _)) = self.copies[copy as usize] else {
+            return false;
+        };
+        let world = self.worlds[at].as_mut();
+        world.is_some_and(|world| world.transport.revoke(inner))
+    }
+
     fn withdraw(&mut self, ticket: Ticket) {
         let Some(copy) = ticket.0.checked_sub(FOREIGN) else {
             return self.home().withdraw(ticket);

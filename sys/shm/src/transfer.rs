@@ -8,7 +8,8 @@
 //!
 //! A cell goes `FREE -> OFFERED -> MATCHED -> FREE`. Only the sender leaves and enters FREE, so it
 //! alone recycles cells; it does so when all parts are done and the receiver has said that it saw
-//! it (`seen`), or when the receiver declined.
+//! it (`seen`), or when the receiver declined. A sender that wants its memory back before a
+//! receiver has come for it goes `OFFERED -> REVOKED`, and then the receiver can only decline.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub const CELLS: usize = 64;
 const FREE: u32 = 0;
 const OFFERED: u32 = 1;
 const MATCHED: u32 = 2;
+const REVOKED: u32 = 3;
 
 /// From where a side claims parts. Two ranks that exchange messages again and again should keep to
 /// their ends in both directions: then each copies the same bytes each time, and finds them in its
@@ -144,13 +146,28 @@ pub fn at(segment: &Segment, of: u32, offset: u64) -> Option<&Cell> {
 const CELL_BYTES: u64 = size_of::<Cell>() as u64;
 
 impl Cell {
-    /// Receiver: enters where the data goes; from now on both sides may copy.
-    pub fn accept(&self, target: Target, part: u64) {
+    /// Receiver: enters where the data goes; from now on both sides may copy. Returns false when
+    /// the sender has revoked its offer.
+    #[must_use]
+    pub fn accept(&self, target: Target, part: u64) -> bool {
         self.bytes.store(target.bytes, Ordering::Relaxed);
         self.part.store(part.max(1), Ordering::Relaxed);
         self.pid.store(target.pid, Ordering::Relaxed);
         self.address.store(target.address, Ordering::Relaxed);
-        self.state.store(MATCHED, Ordering::Release);
+        self.leave_offered(MATCHED)
+    }
+
+    /// Sender: revokes the offer, so that its memory is its own again; the cell is not free before
+    /// the receiver has declined. Returns false when the receiver has accepted already.
+    #[must_use]
+    pub fn revoke(&self) -> bool {
+        self.leave_offered(REVOKED)
+    }
+
+    fn leave_offered(&self, next: u32) -> bool {
+        let state = &self.state;
+        let left = state.compare_exchange(OFFERED, next, Ordering::AcqRel, Ordering::Relaxed);
+        left.is_ok()
     }
 
     /// Sender: where the data goes, once the receiver has entered it.
@@ -264,7 +281,7 @@ mod tests {
             (offset_of!(Cell, returned), 56),
         ];
         assert_eq!(cell.map(|(is, _)| is), cell.map(|(_, drawn)| drawn));
-        assert_eq!((FREE, OFFERED, MATCHED), (0, 1, 2));
+        assert_eq!((FREE, OFFERED, MATCHED, REVOKED), (0, 1, 2, 3));
     }
 
     #[test]
@@ -283,6 +300,28 @@ mod tests {
         }
     }
 
+    const TARGET: Target = Target {
+        pid: 1,
+        address: 2,
+        bytes: 100,
+    };
+
+    #[test]
+    fn a_revoked_offer_is_not_accepted_and_its_cell_stays_taken() {
+        let segment = Arc::new(crate::segment::tests::small(1));
+        let cells = Cells::create(&segment, 0).unwrap();
+        let (index, offset) = cells.offer(|_| false).unwrap();
+        let theirs = at(&segment, 0, offset).unwrap();
+        assert!(cells.get(index).revoke());
+        assert!(!theirs.accept(TARGET, 30));
+        assert!(cells.get(index).target().is_none());
+        assert!(!theirs.is_complete());
+        assert_ne!(cells.offer(|_| false).unwrap().0, index);
+        cells.get(index).withdraw();
+        assert_eq!(cells.offer(|_| false).unwrap().0, index);
+        assert!(theirs.accept(TARGET, 30));
+    }
+
     #[test]
     fn parts_are_claimed_once_and_cells_come_back() {
         let segment = Arc::new(
@@ -297,14 +336,8 @@ mod tests {
         let (index, offset) = cells.offer(|_| false).unwrap();
         let theirs = at(&segment, 0, offset).unwrap();
         assert!(cells.get(index).target().is_none());
-        theirs.accept(
-            Target {
-                pid: 1,
-                address: 2,
-                bytes: 100,
-            },
-            30,
-        );
+        assert!(theirs.accept(TARGET, 30));
+        assert!(!cells.get(index).revoke(), "too late");
         let mut parts = Vec::new();
         while let Some(part) = if parts.len() % 2 == 0 {
             theirs.claim(End::Front)

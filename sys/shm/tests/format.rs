@@ -1,4 +1,4 @@
-//! Reads a segment of version 7 that was put together byte by byte from `docs/segment.md`, with
+//! Reads a segment of version 8 that was put together byte by byte from `docs/segment.md`, with
 //! nothing of the code that writes segments: a change of the layout shows here, and asks for a new
 //! version.
 
@@ -66,10 +66,10 @@ impl Image {
     }
 }
 
-/// The header of version 7.
+/// The header of version 8.
 fn header() -> Image {
     let image = Image::new();
-    image.bytes(0, b"MARGAY\0\x07");
+    image.bytes(0, b"MARGAY\0\x08");
     image.u32(8, RANKS as u32);
     image.u32(12, 16);
     image.u64(16, HEAP_END + RANKS * ARENA_BYTES);
@@ -411,7 +411,7 @@ fn other_versions_are_refused_by_name() {
         let image = header();
         image.bytes(7, &[version]);
         let error = Segment::join(OwnedFd::from(image.0)).unwrap_err();
-        let report = format!("its format has version {version}, this one reads version 7");
+        let report = format!("its format has version {version}, this one reads version 8");
         assert!(error.to_string().contains(&report), "{error}");
         assert!(error.to_string().contains("the same Margay"), "{error}");
     }

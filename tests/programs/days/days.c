@@ -4,6 +4,8 @@
  *   flood <messages> <bytes> every rank sends to rank 0, which is busy elsewhere for a while and then receives in order
  *   ahead <messages> <bytes> rank 0 sends all messages to rank 1, which receives them when the last one has been sent
  *   asleep <messages> <bytes> <file> the same; rank 1 learns of that by a file, outside of the library
+ *   shared <messages> <bytes> as ahead, with buffers from MPI_Alloc_mem
+ *   late <messages> <bytes> as ahead, and rank 1 begins at once but pauses for up to 0.5 ms before each receive
  *   mourned <messages> <bytes> rank 0 sends ahead to two ranks; one of them dies, the other one receives all
  *   sweep                   transfers and collectives of all sizes with their data checked
  *   unreadable              the same by ranks that no other process of the user may read or write
@@ -85,9 +87,11 @@ static void receive_all(unsigned char *data, long messages, long bytes)
     }
 }
 
-static void ahead(long messages, long bytes)
+static void ahead(long messages, long bytes, int shared)
 {
-    unsigned char *data = malloc((size_t)bytes + 1);
+    unsigned char *data;
+    if (shared) MPI_Alloc_mem(bytes + 1, MPI_INFO_NULL, &data);
+    else data = malloc((size_t)bytes + 1);
     if (rank == 0) {
         send_ahead(data, messages, bytes, 1);
         MPI_Send(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD);
@@ -95,6 +99,22 @@ static void ahead(long messages, long bytes)
         MPI_Recv(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         receive_all(data, messages, bytes);
     }
+    if (shared) MPI_Free_mem(data);
+    else free(data);
+}
+
+static void late(long messages, long bytes)
+{
+    unsigned char *data = malloc((size_t)bytes + 1);
+    if (rank == 0) send_ahead(data, messages, bytes, 1);
+    else if (rank == 1)
+        for (long i = 0; i < messages; i++) {
+            struct timespec pause = {0, i * 7919 % 500 * 1000};
+            nanosleep(&pause, NULL);
+            MPI_Recv(data, (int)bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            for (long b = 0; b < bytes; b++)
+                require(data[b] == (unsigned char)(i * 7 + rank), "a message is not the next one", i, b);
+        }
     free(data);
 }
 
@@ -250,7 +270,9 @@ int main(int argc, char **argv)
         if (rank < size - 1) MPI_Barrier(MPI_COMM_WORLD);
         else MPI_Recv(&a, 1, MPI_LONG, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else if (!strcmp(what, "flood")) flood(a, b);
-    else if (!strcmp(what, "ahead")) ahead(a, b);
+    else if (!strcmp(what, "ahead")) ahead(a, b, 0);
+    else if (!strcmp(what, "shared")) ahead(a, b, 1);
+    else if (!strcmp(what, "late")) late(a, b);
     else if (!strcmp(what, "asleep")) asleep(a, b, argv[4]);
     else if (!strcmp(what, "mourned")) mourned(a, b);
     else if (!strcmp(what, "sweep")) sweep(0);

@@ -6,7 +6,8 @@
 //! megabytes. So a send that has waited for a while, and each one to the same receiver behind it,
 //! is copied and complete. The request stays what it was, in the same place of the same queue and
 //! with the same envelope: order, matching, cancelling and failures do not change, only the program
-//! does not wait for it.
+//! does not wait for it. An offer to copy directly from the program's memory is revoked; the
+//! receiver declines it when it comes to it, and the message is sent as bytes.
 //!
 //! What is kept is bounded by [`Limits::send_buffer`]; beyond, sends wait as if there were none.
 
@@ -30,7 +31,7 @@ impl Engine {
         if let Some(to) = self.state.could_keep(id)
             && self.state.peers[to as usize].kept_sends > 0
         {
-            self.state.keep_send(id);
+            self.keep_send(id);
         }
     }
 
@@ -43,14 +44,42 @@ impl Engine {
             if let Some(id) = self.state.requests.key_at(index)
                 && self.state.could_keep(id) == Some(to)
             {
-                any |= self.state.keep_send(id);
+                any |= self.keep_send(id);
             }
         }
         any
     }
-}
 
-impl Engine {
+    /// Copies what the send would read from its program's memory, from which it is free then.
+    /// Returns false without room, or when the receiver copies from there already.
+    fn keep_send(&mut self, id: ReqId) -> bool {
+        if !self.state.has_room_to_keep(id) {
+            return false;
+        }
+        let Some(request) = self.state.requests.get_mut(id) else {
+            return false;
+        };
+        let Kind::Send(send) = &mut request.kind else {
+            return false;
+        };
+        if let SendStage::Offered(Some(ticket)) = send.stage
+            && !self.transport.revoke(ticket)
+        {
+            return false;
+        }
+        let size = send.data.size();
+        let mut bytes = vec![0; size as usize];
+        send.data.walk().pack(&send.data, &mut bytes);
+        send.walk = Walk::Dense(send.walk.position());
+        send.data = Data::bytes(Mem::from_vec(bytes), size);
+        request.kept_bytes = size + EACH_BYTES;
+        self.state.kept_bytes += request.kept_bytes;
+        self.state.peers[send.to as usize].kept_sends += 1;
+        // Threads that wait for it see that it is over.
+        self.state.ended += 1;
+        true
+    }
+
     /// Returns what a kept message waits for, if there is one: the end of the program waits for it.
     #[must_use]
     pub fn pending_kept(&self) -> Option<Pending> {
@@ -78,7 +107,7 @@ impl State {
         };
         let waits = matches!(
             send.stage,
-            SendStage::Queued | SendStage::Eager | SendStage::Offered(None)
+            SendStage::Queued | SendStage::Eager | SendStage::Offered(_)
         );
         let limits = self.monitor.tuning.limits();
         let may = !request.done
@@ -106,31 +135,6 @@ impl State {
         };
         let Limits { send_buffer, .. } = self.monitor.tuning.limits();
         self.kept_bytes + send.data.size() + EACH_BYTES <= send_buffer
-    }
-
-    /// Copies what the send would read from its program's memory, from which it is free then.
-    /// Returns false without room.
-    fn keep_send(&mut self, id: ReqId) -> bool {
-        if !self.has_room_to_keep(id) {
-            return false;
-        }
-        let Some(request) = self.requests.get_mut(id) else {
-            return false;
-        };
-        let Kind::Send(send) = &mut request.kind else {
-            return false;
-        };
-        let size = send.data.size();
-        let mut bytes = vec![0; size as usize];
-        send.data.walk().pack(&send.data, &mut bytes);
-        send.walk = Walk::Dense(send.walk.position());
-        send.data = Data::bytes(Mem::from_vec(bytes), size);
-        request.kept_bytes = size + EACH_BYTES;
-        self.kept_bytes += request.kept_bytes;
-        self.peers[send.to as usize].kept_sends += 1;
-        // Threads that wait for it see that it is over.
-        self.ended += 1;
-        true
     }
 
     /// A kept message has gone, or will not go: its room is free again.
