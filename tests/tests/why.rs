@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use margay_tests::hangs::Built;
 use margay_tests::jobs::{Ended, Job, Words, send};
@@ -614,6 +615,15 @@ fn a_rank_under_a_debugger_is_left_alone() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    // A process has one tracer: gdb would not wait for `margay why` to let go of it.
+    let status = format!("/proc/{}/status", pids[0]);
+    let traced = format!("TracerPid:\t{}\n", gdb.id());
+    let is_traced = || std::fs::read_to_string(&status).is_ok_and(|text| text.contains(&traced));
+    let start = Instant::now();
+    while !is_traced() {
+        assert!(start.elapsed().as_secs() < 60, "gdb does not attach");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let (json, text) = why(&job, |job| {
         job["unread"].as_array().is_some_and(|u| !u.is_empty())
     });
