@@ -1,7 +1,6 @@
 //! Gather and scatter.
 
 use crate::args::{Block, Part, Ranks};
-use crate::bcast::windowed;
 use crate::builder::Builder;
 use crate::schedule::{Buffer, Peer, Region, Schedule};
 use crate::tree::Tree;
@@ -115,20 +114,6 @@ pub fn gatherv(
     }
     for peer in others(ranks) {
         b.recv(Peer::Local(peer), 0, part(peer), &[]);
-    }
-    b.finish()
-}
-
-/// The receives of a [`gatherv`]'s root, or of an all-to-all, from the ranks that lie `first` or
-/// more before the caller's. What comes from the nearer ones was received before.
-pub fn receives(ranks: Ranks, first: u32, recv: &[Part], tuning: &Tuning) -> Schedule {
-    let mut b = Builder::default();
-    let mut received = vec![];
-    for distance in first..ranks.size {
-        let peer = (ranks.rank + ranks.size - distance) % ranks.size;
-        let part = recv[peer as usize].region(Buffer::Recv);
-        let free = windowed(&received, tuning.window);
-        received.push(b.recv(Peer::Local(peer), 0, part, &[free]));
     }
     b.finish()
 }

@@ -35,7 +35,7 @@ pub use allreduce::allreduce;
 pub use alltoall::{alltoall, alltoallv, alltoallw};
 pub use args::{Block, Inter, InterRoot, Part, Ranks, Reduction};
 pub use bcast::{barrier, bcast};
-pub use gather::{gather, gatherv, receives, scatter, scatterv};
+pub use gather::{gather, gatherv, scatter, scatterv};
 pub use hosts::{
     Hosts, hosts_allgather, hosts_allreduce, hosts_barrier, hosts_bcast, hosts_reduce,
 };
@@ -50,6 +50,6 @@ pub use neighbour::{
 };
 pub use reduce::reduce;
 pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};
-pub use scan::{exscan, exscan_chain, scan, scan_chain};
+pub use scan::{exscan, scan};
 pub use schedule::{Buffer, Peer, Progress, Region, Schedule, Step, TAGS, Temp};
 pub use tuning::Tuning;

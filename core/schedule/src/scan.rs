@@ -55,52 +55,6 @@ pub fn exscan(ranks: Ranks, reduction: Reduction, in_place: bool, tuning: &Tunin
     b.finish()
 }
 
-/// `MPI_Scan` along the chain of ranks. As [`scan`]: fewest messages, and a rank waits for none
-/// after it; the last rank has waited for all others in turn.
-pub fn scan_chain(ranks: Ranks, reduction: Reduction, in_place: bool) -> Schedule {
-    let Ranks { rank, size } = ranks;
-    let mut b = Builder::default();
-    let whole = |buffer: Buffer| Region::at(buffer, 0, reduction.bytes());
-    let input = if in_place { Buffer::Recv } else { Buffer::Send };
-    let ready = if rank > 0 {
-        let before = b.temp_elements(reduction.count);
-        let came = b.recv(Peer::Local(rank - 1), 0, whole(before), &[]);
-        let (left, right, out) = (whole(before), whole(input), whole(Buffer::Recv));
-        b.combine(left, right, out, reduction.size, &[came])
-    } else if in_place {
-        None
-    } else {
-        b.copy(whole(input), whole(Buffer::Recv), &[])
-    };
-    if rank + 1 < size {
-        b.send(Peer::Local(rank + 1), 0, whole(Buffer::Recv), &[ready]);
-    }
-    b.finish()
-}
-
-/// `MPI_Exscan` along the chain of ranks. As [`exscan`] and [`scan_chain`].
-pub fn exscan_chain(ranks: Ranks, reduction: Reduction, in_place: bool) -> Schedule {
-    let Ranks { rank, size } = ranks;
-    let mut b = Builder::default();
-    let whole = |buffer: Buffer| Region::at(buffer, 0, reduction.bytes());
-    let input = if in_place { Buffer::Recv } else { Buffer::Send };
-    if rank == 0 {
-        b.send(Peer::Local(1), 0, whole(input), &[]);
-        return b.finish();
-    }
-    let before = b.temp_elements(reduction.count);
-    let came = b.recv(Peer::Local(rank - 1), 0, whole(before), &[]);
-    let mut used = came;
-    if rank + 1 < size {
-        let up_to = b.temp_elements(reduction.count);
-        let (left, right, out) = (whole(before), whole(input), whole(up_to));
-        used = b.combine(left, right, out, reduction.size, &[came]);
-        b.send(Peer::Local(rank + 1), 0, whole(up_to), &[used]);
-    }
-    b.copy(whole(before), whole(Buffer::Recv), &[used]);
-    b.finish()
-}
-
 /// The prefix reduction of ranks `first ..`, of which this is one. `ready`: after this step the
 /// input is complete.
 #[allow(clippy::too_many_arguments)]

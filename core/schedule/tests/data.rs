@@ -4,8 +4,8 @@ mod sim;
 
 use fastrand::Rng;
 use margay_core_schedule::{
-    Block, Part, Ranks, Schedule, Tuning, allgather, allgatherv, alltoall, alltoallv, alltoallw,
-    barrier, bcast, gather, gatherv, receives, scatter, scatterv,
+    Block, Part, Ranks, allgather, allgatherv, alltoall, alltoallv, alltoallw, barrier, bcast,
+    gather, gatherv, scatter, scatterv,
 };
 use sim::{Layout, Process, for_all, for_sizes, run_data, world};
 
@@ -257,30 +257,6 @@ fn gatherv_and_scatterv_move_parts_to_their_places() {
         });
         let result = run_data(processes, None, mode, rng);
         assert_eq!(result[root as usize].recv, wanted);
-
-        // A part of the receives at the root.
-        let first = rng.u32(1..=size);
-        let far = |rank: u32| (root + size - rank) % size >= first;
-        let processes = world(size, |ranks| {
-            let own = own(ranks.rank);
-            let mut send = own.empty();
-            own.fill(&mut send, 0, |at| value(ranks.rank, root, at));
-            let (schedule, recv) = if at_root(ranks.rank) {
-                let recv = receives(ranks, first, &whole.parts, &Tuning::default());
-                (recv, whole.empty())
-            } else if far(ranks.rank) {
-                (gatherv(ranks, root, own.parts[0].bytes, &[], false), vec![])
-            } else {
-                (Schedule::default(), vec![])
-            };
-            Process::new(schedule, (send, Layout::BYTE), (recv, whole.layout()))
-        });
-        let mut received = whole.empty();
-        for rank in (0..size).filter(|&rank| far(rank)) {
-            whole.fill(&mut received, rank as usize, |at| value(rank, root, at));
-        }
-        let result = run_data(processes, None, mode, rng);
-        assert_eq!(result[root as usize].recv, received, "from {first} on");
 
         let processes = world(size, |ranks| {
             let own = own(ranks.rank);

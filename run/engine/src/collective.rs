@@ -111,8 +111,8 @@ pub struct Execution {
     progress: Progress,
     /// From the first run on; each with the displacement of its base.
     temps: Vec<(Mem, i64)>,
-    /// Requests under way and the step that each belongs to.
-    children: Vec<(ReqId, u32)>,
+    /// Requests under way and what each is.
+    children: Vec<(ReqId, Child)>,
     /// The first message whose size was not that of its step: `bytes` expected, `truncated` sent.
     mismatch: Option<Outcome>,
     failed: Option<Failed>,
@@ -122,6 +122,17 @@ pub struct Execution {
 pub(crate) enum Step {
     Done,
     Waiting,
+}
+
+/// A request of a collective operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Child {
+    /// It is a step of the schedule, with this number.
+    Step(u32),
+    /// A send that waits for nothing and for which nothing waits.
+    Send,
+    /// Such a receive, of this many bytes.
+    Receive(u64),
 }
 
 impl Execution {
@@ -147,19 +158,28 @@ impl Execution {
         self.collective.schedule.steps().iter().map(copied).sum()
     }
 
-    /// One that has nothing to do.
-    pub(crate) fn idle() -> Execution {
-        Execution::new(Collective {
-            schedule: Arc::default(),
-            context: 0,
-            sequence: 0,
-            me: 0,
-            local: Arc::new(Group::empty()),
-            remote: None,
-            send: Buffer::None,
-            recv: Buffer::None,
-            reduction: None,
-        })
+    /// One whose messages have all been begun, without a schedule: those in `children`, between the
+    /// rank `me` of `group` and other members of it.
+    #[must_use]
+    pub fn begun(
+        (context, me): (u32, u32),
+        group: &Arc<Group>,
+        children: Vec<(ReqId, Child)>,
+    ) -> Execution {
+        Execution {
+            children,
+            ..Execution::new(Collective {
+                schedule: Arc::default(),
+                context,
+                sequence: 0,
+                me,
+                local: group.clone(),
+                remote: None,
+                send: Buffer::None,
+                recv: Buffer::None,
+                reduction: None,
+            })
+        }
     }
 
     /// Takes what has ended and starts what may start.
@@ -189,12 +209,11 @@ impl Execution {
         loop {
             let mut at = 0;
             while at < self.children.len() {
-                let (id, step) = self.children[at];
+                let (id, child) = self.children[at];
                 if let Some(outcome) = engine.take(id) {
                     self.failed = self.failed.or(outcome.failed);
-                    self.check(step, outcome);
                     self.children.swap_remove(at);
-                    self.progress.complete(&self.collective.schedule, step);
+                    self.ended(child, outcome);
                 } else {
                     at += 1;
                 }
@@ -216,7 +235,7 @@ impl Execution {
                 started = true;
                 self.start(engine, step);
             }
-            if self.progress.is_done() {
+            if self.progress.is_done() && self.children.is_empty() {
                 return Step::Done;
             }
             if !started {
@@ -225,16 +244,24 @@ impl Execution {
         }
     }
 
-    /// Notes that the ranks did not agree about the size of a message.
-    fn check(&mut self, step: u32, outcome: Outcome) {
-        let schedule::Step::Recv { region, .. } = self.collective.schedule.steps()[step as usize]
-        else {
-            return;
+    /// A request has ended: what waits for it may start. Notes if the ranks did not agree about the
+    /// size of a message.
+    fn ended(&mut self, child: Child, outcome: Outcome) {
+        let schedule = &self.collective.schedule;
+        let expected = match child {
+            Child::Send => None,
+            Child::Receive(bytes) => Some(bytes),
+            Child::Step(step) => {
+                self.progress.complete(schedule, step);
+                match schedule.steps()[step as usize] {
+                    schedule::Step::Recv { region, .. } => Some(region.bytes),
+                    _ => None,
+                }
+            }
         };
-        let outcome = outcome.of_exactly(region.bytes);
-        if outcome.truncated.is_some() && self.mismatch.is_none() {
-            self.mismatch = Some(outcome);
-        }
+        let outcome = expected.map(|bytes| outcome.of_exactly(bytes));
+        let differs = |outcome: &Outcome| outcome.truncated.is_some();
+        self.mismatch = self.mismatch.or(outcome.filter(differs));
     }
 
     /// Returns what the operation ends with when the ranks did not agree: `truncated` bytes were
@@ -288,7 +315,7 @@ impl Execution {
                     tag: self.tag(tag),
                 };
                 let id = engine.isend(Mode::Standard, data, world, envelope);
-                self.children.push((id, step));
+                self.children.push((id, Child::Step(step)));
             }
             schedule::Step::Recv { from, tag, region } => {
                 let data = self.data(region);
@@ -296,7 +323,7 @@ impl Execution {
                 let pattern =
                     Pattern::new(self.collective.context, Some(rank), Some(self.tag(tag)));
                 let id = engine.irecv(data, pattern, Some(world));
-                self.children.push((id, step));
+                self.children.push((id, Child::Step(step)));
             }
             schedule::Step::Copy { from, to } => {
                 data::copy(&self.data(from), &self.data(to));

@@ -27,7 +27,7 @@ mod wait;
 
 pub use call::{Arrived, Failed, Limits, Mode, MsgId, Outcome, Pending, ReqId};
 pub use callbacks::Callbacks;
-pub use collective::{Buffer, Collective, Execution, Operator, Reduction, UserOp, combine};
+pub use collective::{Buffer, Child, Collective, Execution, Operator, Reduction, UserOp, combine};
 pub use data::{Data, copy};
 pub use engine::{Engine, Sent, Task};
 pub use margay_core_matching::{Envelope, Pattern};

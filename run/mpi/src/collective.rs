@@ -67,7 +67,11 @@ impl Mpi {
         check(comm, operation)?;
         self.check_whole(comm)?;
         self.record_collective(comm, operation);
-        if let Some(active) = self.icollective_fast(comm, operation)? {
+        let at_once = match self.icollective_direct(comm, operation) {
+            None => self.icollective_fast(comm, operation)?,
+            direct => direct,
+        };
+        if let Some(active) = at_once {
             comm.traffic.count_collective(self.rank.lock().is_shared());
             return self.request_rooted(comm.handle(), active, operation.root());
         }

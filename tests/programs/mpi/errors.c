@@ -43,8 +43,9 @@ static void unequal_parts(MPI_Comm rows)
           MPI_Reduce_scatter(in, out, rank ? (int[]){1, 3} : (int[]){3, 1}, MPI_INT, MPI_SUM, rows));
     MPI_Iallgather(in, rank ? 2 : 1, MPI_INT, out, rank ? 2 : 1, MPI_INT, rows, &request);
     FAILS(wrong, "takes part with", "bytes", MPI_Wait(&request, MPI_STATUS_IGNORE));
-    FAILS(wrong, "MPI_Scan: rank", "bytes",
-          MPI_Scan(in, out, rank ? 3 : 2, MPI_INT, MPI_SUM, rows));
+    /* A rank hears of the lower ones only. */
+    int code = MPI_Scan(in, out, rank ? 3 : 2, MPI_INT, MPI_SUM, rows);
+    if (rank > 0) FAILS(wrong, "MPI_Scan: rank", "bytes", code);
 }
 
 static void arguments(MPI_Comm rows)

@@ -173,7 +173,8 @@ impl Engine {
             }
             Kind::Send(send) => Pending::Send(send.to, send.envelope.tag, send.envelope.context),
             Kind::Receive(r) => Pending::Receive(r.from, r.pattern.tag(), r.pattern.context),
-            Kind::Collective(execution) => {
+            Kind::Collective(None) => Pending::Elsewhere,
+            Kind::Collective(Some(execution)) => {
                 let peer = execution.children().find_map(|child| {
                     match self.state.requests.get(child).filter(|r| !r.done)?.kind {
                         Kind::Send(ref send) => Some(send.to),

@@ -39,7 +39,7 @@ impl Engine {
         let key = self
             .state
             .requests
-            .insert(Request::new(Kind::Collective(Box::new(execution))));
+            .insert(Request::new(Kind::Collective(Some(Box::new(execution)))));
         self.state.executions.push(key.index);
         if later {
             self.state.looked = self.state.ended.wrapping_sub(1);
@@ -95,14 +95,16 @@ impl Engine {
             return self.run_task(index, task);
         }
         let Some(Request {
-            kind: Kind::Collective(execution),
+            kind: Kind::Collective(place),
             ..
         }) = self.state.requests.at(index)
         else {
             return;
         };
         // The execution starts requests of this very engine, so it is taken out meanwhile.
-        let mut execution = std::mem::replace(execution, Box::new(Execution::idle()));
+        let Some(mut execution) = place.take() else {
+            return;
+        };
         let step = execution.run(self);
         if let Some(Request {
             kind: Kind::Collective(place),
@@ -114,7 +116,7 @@ impl Engine {
                 *outcome = mismatch;
             }
             outcome.failed = execution.failed();
-            *place = execution;
+            *place = Some(execution);
         }
         if step == Collected::Done {
             self.state.executions.retain(|&i| i != index);

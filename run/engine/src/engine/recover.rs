@@ -197,7 +197,8 @@ impl Engine {
             }
             Kind::Send(send) => send.to == process,
             Kind::Receive(receive) => receive.from == Some(process),
-            Kind::Collective(execution) => {
+            Kind::Collective(None) => return,
+            Kind::Collective(Some(execution)) => {
                 if execution.has(process) {
                     execution.fail(Failed::Process);
                     // It ends when its own requests have.
@@ -240,7 +241,7 @@ impl Engine {
     /// possible.
     fn abandon(&mut self, index: u32) {
         let Some(Request {
-            kind: Kind::Collective(execution),
+            kind: Kind::Collective(Some(execution)),
             ..
         }) = self.state.requests.at(index)
         else {
@@ -364,7 +365,7 @@ impl Engine {
                 queue.retain(|&queued| queued != index);
                 self.give_up(index, Failed::Revoked);
             }
-            Kind::Collective(execution) if within(execution.context()) => {
+            Kind::Collective(Some(execution)) if within(execution.context()) => {
                 execution.fail(Failed::Revoked);
                 self.abandon(index);
             }

@@ -18,7 +18,8 @@ pub(super) struct Request {
 pub(super) enum Kind {
     Send(Send),
     Receive(Receive),
-    Collective(Box<Execution>),
+    /// None while it runs.
+    Collective(Option<Box<Execution>>),
     /// None while it runs.
     Task(Option<Box<dyn Task>>),
     /// Somebody else ends it, after an answer of this rank, in this context.

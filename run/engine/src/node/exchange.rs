@@ -119,6 +119,8 @@ pub struct Share {
 pub(super) enum Awaited {
     Nobody,
     One(u32),
+    /// The ranks below this one.
+    Below(u32),
     All,
     /// All, and nobody else waits for all.
     AllAlone,
@@ -261,6 +263,8 @@ impl Exchange<'_> {
                 true => Awaited::AllAlone,
                 false => Awaited::Nobody,
             },
+            // The lower ranks may be several operations ahead.
+            Exchange::Scan(..) => Awaited::Below(me),
             _ => Awaited::All,
         }
     }
@@ -426,18 +430,23 @@ impl Channel {
             Awaited::Nobody => true,
             Awaited::One(root) => op.has_put(root),
             Awaited::All if !self.roomy => op.is_released(),
-            Awaited::All | Awaited::AllAlone => {
-                while *seen < self.ranks() && op.has_put(*seen) {
-                    *seen += 1;
-                }
-                *seen == self.ranks()
-            }
+            Awaited::Below(rank) => has_put_below(op, seen, rank),
+            Awaited::All | Awaited::AllAlone => has_put_below(op, seen, self.ranks()),
         }
     }
 
     fn check_each(&self, op: &Operation<'_>, exchange: &Exchange<'_>) -> Result<(), Disagreement> {
+        self.check_below(op, exchange, self.ranks())
+    }
+
+    fn check_below(
+        &self,
+        op: &Operation<'_>,
+        exchange: &Exchange<'_>,
+        end: u32,
+    ) -> Result<(), Disagreement> {
         let ranks = self.ranks();
-        for from in 0..ranks {
+        for from in 0..end {
             read(op, from, exchange.tag_of(from, ranks), 0)?;
         }
         Ok(())
@@ -467,6 +476,7 @@ impl Channel {
         match awaited {
             Awaited::Nobody => Ok(()),
             Awaited::One(root) => read(op, root, exchange.tag_of(root, ranks), 0).map(|_| ()),
+            Awaited::Below(rank) => self.check_below(op, exchange, rank),
             Awaited::All if !self.roomy => {
                 let tag = exchange.common_tag(ranks);
                 // Two ranks disagree: find one that disagrees with this rank, if any.
@@ -650,6 +660,15 @@ impl Channel {
             done += bytes;
         }
     }
+}
+
+/// Whether the ranks below `end` have put; `seen` of them are known to have.
+#[inline(always)]
+fn has_put_below(op: &Operation<'_>, seen: &mut u32, end: u32) -> bool {
+    while *seen < end && op.has_put(*seen) {
+        *seen += 1;
+    }
+    *seen >= end
 }
 
 /// Packs data of as many bytes as there is room for.
