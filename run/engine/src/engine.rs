@@ -37,6 +37,7 @@ use crate::slab::Slab;
 
 mod completion;
 mod direct;
+mod fetch;
 mod incoming;
 mod kept;
 mod operations;
@@ -106,12 +107,11 @@ struct State {
     active: Vec<u32>,
     /// Receives that were matched with a rendezvous and need the transport.
     rendezvous: Vec<PendingRendezvous>,
+    fetches: fetch::Fetches,
     copies: Vec<Direct>,
     /// Offers that were answered with a CTS.
     declined: Vec<Ticket>,
-    /// What kept messages count, in bytes: [`Limits::send_buffer`](crate::Limits::send_buffer)
-    /// bounds it.
-    kept_bytes: u64,
+    kept_sends: kept::KeptSends,
     loopback: VecDeque<(Head, [u64; 2], Vec<u8>)>,
     executions: Vec<u32>,
     spare: Spare,
@@ -211,9 +211,10 @@ impl Engine {
                 peers,
                 active: Vec::new(),
                 rendezvous: Vec::new(),
+                fetches: fetch::Fetches::new(),
                 copies: Vec::new(),
                 declined: Vec::new(),
-                kept_bytes: 0,
+                kept_sends: kept::KeptSends::default(),
                 loopback: VecDeque::new(),
                 executions: Vec::new(),
                 ended: 0,
@@ -332,6 +333,7 @@ impl Engine {
         if let Some(failed) = self.stalls(envelope.context, Some(to)) {
             return self.refused(key, failed);
         }
+        self.state.kept_sends.begun += 1;
         self.state.peers[to as usize].queue.push_back(key.index);
         self.state.list(to);
         self.push_peer(to);
@@ -592,7 +594,7 @@ impl State {
 
     #[inline]
     fn end(&mut self, index: u32) {
-        if self.kept_bytes != 0 {
+        if self.kept_sends.bytes != 0 {
             self.release_kept(index);
         }
         self.ended += 1;

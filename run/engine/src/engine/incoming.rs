@@ -23,9 +23,7 @@ impl Sink for State {
             MORE => self.more(from, payload),
             RTS => self.request_to_send(from, head, payload),
             CTS => self.clear(from, head.word, number(payload, 0)),
-            DATA => {
-                self.data(args[0] as u32, payload);
-            }
+            DATA => self.data_for(args[0], payload),
             ACK => self.acknowledged(from, head.word),
             CREDIT => {
                 let peer = &mut self.peers[from as usize];
@@ -229,7 +227,9 @@ impl State {
             }
             None => {
                 self.give_up_waiting(&envelope);
-                self.keep(envelope, from, total, 0, Body::Rendezvous { sender, words });
+                let body = Body::Rendezvous { sender, words };
+                let message = self.keep(envelope, from, total, 0, body);
+                self.note_late(from, message, (total, words));
             }
         }
     }
@@ -264,7 +264,7 @@ impl State {
 
     /// Bytes for a matched receive. Tells whether they were the last.
     #[inline]
-    fn data(&mut self, index: u32, payload: &[u8]) -> bool {
+    pub(super) fn data(&mut self, index: u32, payload: &[u8]) -> bool {
         let Some(Request {
             kind: Kind::Receive(receive),
             ..
@@ -350,7 +350,7 @@ impl State {
 
     fn keep(&mut self, envelope: Envelope, from: u32, total: u64, ack: u32, body: Body) -> u32 {
         let number = match body {
-            Body::Rendezvous { .. } => None,
+            Body::Rendezvous { .. } | Body::Fetched { .. } => None,
             _ => {
                 let peer = &mut self.peers[from as usize];
                 peer.kept += 1;
@@ -430,7 +430,7 @@ impl State {
             body,
             ..
         } = message_;
-        let credit = !matches!(body, Body::Rendezvous { .. });
+        let credit = body.has_credit();
         if credit {
             self.peers[from as usize].kept -= 1;
         }
@@ -442,7 +442,19 @@ impl State {
             Body::Bytes(bytes) if (bytes.len() as u64) < total && self.recovery.is_dead(from) => {
                 self.fail_receive(index);
             }
+            Body::Fetched { bytes, .. }
+                if (bytes.len() as u64) < total && self.recovery.is_dead(from) =>
+            {
+                self.fail_receive(index);
+            }
             Body::Rendezvous { .. } if self.recovery.is_dead(from) => self.fail_receive(index),
+            Body::Fetched { fetch, bytes } => {
+                self.unfetch(from, total);
+                if (bytes.len() as u64) < total {
+                    self.fetch_for(fetch, index);
+                }
+                self.data(index, &bytes);
+            }
             Body::Bytes(bytes) => {
                 if (bytes.len() as u64) < total {
                     // The rest is on its way and goes straight to the buffer.
@@ -457,6 +469,7 @@ impl State {
                 words,
             }),
         }
+        self.fetch_more(from);
     }
 
     /// The sender has died before its message was here.

@@ -20,12 +20,23 @@ use crate::call::Limits;
 /// known of it at the receiver.
 const EACH_BYTES: u64 = 256;
 
+/// What a rank knows of its kept messages.
+#[derive(Default)]
+pub(super) struct KeptSends {
+    /// What they count, in bytes: [`Limits::send_buffer`] bounds it.
+    pub(super) bytes: u64,
+    /// Sends that have been begun, as a count.
+    pub(super) begun: u64,
+    /// The receiver all sends to which have been kept that can be, and `begun` then.
+    looked: Option<(u32, u64)>,
+}
+
 impl Engine {
     /// Keeps the message of a send behind others to the same receiver that are kept: their program
     /// does not wait for the receiver, and need not for this one.
     #[inline]
     pub fn keep_behind(&mut self, id: ReqId) {
-        if self.state.kept_bytes == 0 {
+        if self.state.kept_sends.bytes == 0 {
             return;
         }
         if let Some(to) = self.state.could_keep(id)
@@ -39,14 +50,23 @@ impl Engine {
     /// their calls, as far as there is room. Returns whether any was kept.
     #[cold]
     pub fn keep_sends(&mut self, to: u32) -> bool {
-        let mut any = false;
+        // There may be tens of thousands, and a rank that waits looks whenever it has slept: it
+        // looks where it may find one.
+        let kept = &self.state.kept_sends;
+        if kept.looked == Some((to, kept.begun)) || self.state.is_nearly_full(to) {
+            return false;
+        }
+        let looked = Some((to, kept.begun));
+        let (mut any, mut lacks_room) = (false, false);
         for index in self.state.requests.indices() {
             if let Some(id) = self.state.requests.key_at(index)
                 && self.state.could_keep(id) == Some(to)
             {
+                lacks_room |= !self.state.has_room_to_keep(id);
                 any |= self.keep_send(id);
             }
         }
+        self.state.kept_sends.looked = looked.filter(|_| !lacks_room);
         any
     }
 
@@ -73,7 +93,7 @@ impl Engine {
         send.walk = Walk::Dense(send.walk.position());
         send.data = Data::bytes(Mem::from_vec(bytes), size);
         request.kept_bytes = size + EACH_BYTES;
-        self.state.kept_bytes += request.kept_bytes;
+        self.state.kept_sends.bytes += request.kept_bytes;
         self.state.peers[send.to as usize].kept_sends += 1;
         // Threads that wait for it see that it is over.
         self.state.ended += 1;
@@ -83,11 +103,18 @@ impl Engine {
     /// Returns what a kept message waits for, if there is one: the end of the program waits for it.
     #[must_use]
     pub fn pending_kept(&self) -> Option<Pending> {
-        if self.state.kept_bytes == 0 {
+        if self.state.kept_sends.bytes == 0 {
             return None;
         }
-        let is_kept = |r: &Request| r.kept_bytes != 0;
-        let Kind::Send(send) = &self.state.requests.find(is_kept)?.kind else {
+        // It may be one of tens of thousands, and is asked for whenever the program has waited: the
+        // next one that goes out is looked for where it waits.
+        let is_kept = |r: &&Request| r.kept_bytes != 0;
+        let requests = &self.state.requests;
+        let queues = self.state.peers.iter().filter(|peer| peer.kept_sends > 0);
+        let mut queued = queues.flat_map(|peer| &peer.queue);
+        let next = queued.find_map(|&index| requests.look(index).filter(is_kept));
+        let kept = next.or_else(|| requests.find(|r| is_kept(&r)))?;
+        let Kind::Send(send) = &kept.kind else {
             return None;
         };
         Some(Pending::Send(
@@ -122,7 +149,16 @@ impl State {
 
     /// Whether a send waits that would not, were there more room for kept messages.
     pub(super) fn lacks_room_to_keep(&self, id: ReqId) -> bool {
-        self.could_keep(id).is_some() && !self.has_room_to_keep(id)
+        let to = self.could_keep(id);
+        to.is_some_and(|to| self.is_nearly_full(to) || !self.has_room_to_keep(id))
+    }
+
+    /// Whether messages to this receiver are kept and there is room for few more: it goes on when
+    /// there is room for many.
+    fn is_nearly_full(&self, to: u32) -> bool {
+        let Limits { send_buffer, .. } = self.monitor.tuning.limits();
+        let left = send_buffer.saturating_sub(self.kept_sends.bytes);
+        self.peers[to as usize].kept_sends > 0 && left < send_buffer / 8
     }
 
     fn has_room_to_keep(&self, id: ReqId) -> bool {
@@ -134,7 +170,7 @@ impl State {
             return false;
         };
         let Limits { send_buffer, .. } = self.monitor.tuning.limits();
-        self.kept_bytes + send.data.size() + EACH_BYTES <= send_buffer
+        self.kept_sends.bytes + send.data.size() + EACH_BYTES <= send_buffer
     }
 
     /// A kept message has gone, or will not go: its room is free again.
@@ -144,7 +180,7 @@ impl State {
             && request.kept_bytes != 0
             && let Kind::Send(send) = &request.kind
         {
-            self.kept_bytes -= request.kept_bytes;
+            self.kept_sends.bytes -= request.kept_bytes;
             self.peers[send.to as usize].kept_sends -= 1;
             request.kept_bytes = 0;
         }

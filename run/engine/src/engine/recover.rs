@@ -180,6 +180,7 @@ impl Engine {
         // So that nothing goes to it on the short way.
         peer.unmatched = u32::MAX;
         self.state.rendezvous.retain(|m| m.from != process);
+        self.state.forget_late(process);
         for index in self.state.requests.indices() {
             self.fail_request(index, process);
         }
@@ -264,7 +265,7 @@ impl Engine {
     /// the other process may have given up already. The entry stays, without the program's memory,
     /// so that whatever the other still says means nothing else.
     fn lose(&mut self, id: ReqId) {
-        if self.state.kept_bytes != 0 {
+        if self.state.kept_sends.bytes != 0 {
             self.state.release_kept(id.index);
         }
         let Some(request) = self.state.requests.get_mut(id).filter(|r| !r.done) else {
@@ -437,6 +438,10 @@ impl State {
         } = *message;
         let sender = match message.body {
             Body::Rendezvous { sender, .. } => Some(sender as u32),
+            Body::Fetched { .. } => {
+                self.unfetch(from, total);
+                None
+            }
             _ => ack.checked_sub(1),
         };
         if let Some(sender) = sender
@@ -446,7 +451,7 @@ impl State {
             peer.controls.push_back(Control::Refused { sender });
             self.list(from);
         }
-        if !matches!(message.body, Body::Rendezvous { .. }) {
+        if message.body.has_credit() {
             self.account(from, total, 0, true);
         }
     }

@@ -140,6 +140,19 @@ pub(super) enum Body {
         sender: u64,
         words: [u64; 3],
     },
+    /// As `Bytes`, of a message that was a `Rendezvous` and has been fetched.
+    Fetched {
+        /// How what is still to come finds this message; none where nothing is.
+        fetch: Option<u32>,
+        bytes: Vec<u8>,
+    },
+}
+
+impl Body {
+    /// Whether it came eagerly, on a credit of its sender.
+    pub(super) fn has_credit(&self) -> bool {
+        !matches!(self, Body::Rendezvous { .. } | Body::Fetched { .. })
+    }
 }
 
 impl Request {

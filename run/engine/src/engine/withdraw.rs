@@ -172,6 +172,7 @@ impl State {
             messages.look(index).is_some_and(|m| {
                 let same = match m.body {
                     Body::Rendezvous { sender, .. } => eager.is_none() && sender == request,
+                    Body::Fetched { .. } => false,
                     _ => m.number == eager,
                 };
                 same && m.from == from
