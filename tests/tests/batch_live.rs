@@ -186,8 +186,9 @@ fn a_terminal_in_a_job_is_one() {
             ("> ", "stty size; echo $SLURM_JOB_ID-\n"),
             (
                 "1-",
-                // A shell runs a trap after the command that it waits for: a short one.
-                "trap 'echo interrup''ted; done=1' INT; echo rea''dy; until [ \"$done\" ]; do sleep 0.1; done\n",
+                // Without a command: an interrupt that comes when one has just ended, and the
+                // shell has not taken the terminal back, goes to nobody.
+                "trap 'echo interrup''ted; done=1' INT; echo rea''dy; until [ \"$done\" ]; do :; done\n",
             ),
             ("ready", "\x03"),
             ("interrupted", "exit 4\n"),
