@@ -49,8 +49,8 @@ fn mpiexec(words: Vec<OsString>) {
 }
 
 fn poe(words: Vec<OsString>) {
-    let command = poe::command();
-    let Ok(words) = poe::words(&command, words, &Division::default()) else {
+    let mut command = poe::command();
+    let Ok(words) = poe::words(&mut command, words, &Division::default()) else {
         return;
     };
     match parse::<PoeOptions>(command, words) {
