@@ -664,7 +664,7 @@ impl Channel {
 
 /// Whether the ranks below `end` have put; `seen` of them are known to have.
 #[inline(always)]
-fn has_put_below(op: &Operation<'_>, seen: &mut u32, end: u32) -> bool {
+pub(super) fn has_put_below(op: &Operation<'_>, seen: &mut u32, end: u32) -> bool {
     while *seen < end && op.has_put(*seen) {
         *seen += 1;
     }

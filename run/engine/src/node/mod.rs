@@ -32,6 +32,7 @@ use margay_sys_shm::board::{Board, Operation, SLOT_BYTES, STAGE_BYTES};
 
 pub use self::blocks::{Blocks, Parts};
 use self::direct::expose;
+use self::exchange::has_put_below;
 pub use self::exchange::{Combination, Exchange, Share};
 pub use self::posted::{Arguments, Posted};
 use self::tag::{Kind, Tag};
@@ -601,10 +602,7 @@ impl Channel {
     fn wait_for_all(&self, rank: &Rank, op: &Operation<'_>) -> Result<(), Disagreement> {
         let mut seen = 0;
         self.wait(rank, None, || {
-            while seen < self.board.ranks() && op.has_put(seen) {
-                seen += 1;
-            }
-            seen == self.board.ranks()
+            has_put_below(op, &mut seen, self.board.ranks())
         })
     }
 

@@ -26,14 +26,15 @@ use crate::{Mpi, Status};
 const MOST_BYTES: u64 = WHOLE as u64;
 
 /// The longest part of a nonblocking operation: longer ones a rank's progress thread copies, which
-/// runs schedules. And up to how many ranks all of such parts are begun at once: a schedule has
-/// only some under way.
+/// runs schedules.
 const BEGUN_BYTES: u64 = 64 << 10;
+
+/// Among more ranks such parts do not all go at once: a schedule has only some under way.
 const ALL_AT_ONCE: u32 = 16;
 
 /// The longest operand of a prefix reduction that goes along the chain, in bytes. The chain is for
-/// ranks that share cores: each does many calls before it leaves its core. Where every rank has
-/// one, and for longer operands, the ranks' shared memory is as fast or faster.
+/// ranks that share cores: each does many calls before it leaves its core. Where every rank of more
+/// than two has one, and for longer operands, the ranks' shared memory is as fast or faster.
 const CHAIN_BYTES: u64 = 1024;
 
 /// An operation in which every message is on its way alone, as this rank takes part in it.
@@ -185,10 +186,7 @@ impl<'a> Direct<'a> {
         let mut children: Vec<(ReqId, Child)> = sends.map(|id| (id, Child::Send)).collect();
         match alone {
             Alone::Gather(_, recv) | Alone::Alltoall(_, recv) => {
-                let posted = self
-                    .before()
-                    .filter_map(|from| self.post(from, recv.data_of(from)));
-                children.extend(posted);
+                children.extend(self.post_all(self.before(), recv));
             }
             Alone::ScatterFrom(recv, root) => children.extend(self.post(*root, recv.data())),
             Alone::GatherTo(..) | Alone::Scatter(..) => {}
@@ -319,10 +317,18 @@ impl<'a> Direct<'a> {
         while let Some(from) = late.next() {
             if !self.receive_soon(from, &recv.data_of(from)) {
                 let rest = std::iter::once(from).chain(late);
-                let posted = rest.filter_map(|from| self.post(from, recv.data_of(from)));
-                return self.wait_begun(posted.collect());
+                return self.wait_begun(self.post_all(rest, recv).collect());
             }
         }
+    }
+
+    /// Begins to receive from these ranks.
+    fn post_all(
+        &self,
+        ranks: impl Iterator<Item = u32>,
+        recv: &Blocks,
+    ) -> impl Iterator<Item = (ReqId, Child)> {
+        ranks.filter_map(|from| self.post(from, recv.data_of(from)))
     }
 
     /// Begins to receive; nothing comes where there is no data.

@@ -60,7 +60,7 @@ pub(super) fn plan(mpi: &Mpi, comm: &Comm, operation: &Operation) -> Result<Plan
 }
 
 /// Returns what is sent from and received into.
-pub(super) fn buffers(operation: &Operation) -> (Buffer, Buffer) {
+fn buffers(operation: &Operation) -> (Buffer, Buffer) {
     use Operation as O;
     let equal = |operand: &Option<Operand>| buffer_of(operand.as_ref(), Operand::buffer);
     let typed = |blocks: &Option<Blocks>| buffer_of(blocks.as_ref(), Blocks::typed);
@@ -101,7 +101,7 @@ fn buffer_of<T>(what: Option<&T>, buffer: impl FnOnce(&T) -> Buffer) -> Buffer {
 }
 
 /// Returns what is reduced, if the operation reduces.
-pub(super) fn elements(operation: &Operation) -> Option<&Elements> {
+fn elements(operation: &Operation) -> Option<&Elements> {
     use Operation as O;
     match operation {
         O::Reduce { what, .. }
