@@ -104,6 +104,11 @@ pub trait Storage: Send + Sync {
     /// Gives a range back.
     fn unlock(&self, offset: u64, len: u64);
 
+    /// Spreads an empty file over disks like this, as far as the file system lets files be spread
+    /// differently; 0 is as it has it. Where it does not, or the file has been written, nothing
+    /// happens: a wish, as the hints of MPI-IO are.
+    fn lay_out(&self, wished: Layout);
+
     /// How it is spread over disks, where that is known. Accesses of whole rows of units, which
     /// begin at multiples of them, are the fastest.
     fn layout(&self) -> Option<Layout>;

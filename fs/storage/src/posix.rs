@@ -8,8 +8,8 @@ use margay_sys_os::file::{self, File, How, Identity, Lock, Slice};
 use crate::error::{Result, StorageError};
 use crate::{Layout, Storage, Store};
 
-/// The extended attribute by which the parallel file system says how a file is spread: bytes of a
-/// unit and units of a row, as decimal numbers.
+/// The extended attribute by which the parallel file system says how a file is spread, and by which
+/// an empty one is laid out: bytes of a unit and units of a row, as decimal numbers.
 pub const LAYOUT: &str = "system.margay.layout";
 
 /// Its longest value.
@@ -83,6 +83,22 @@ impl Storage for Open {
     fn unlock(&self, offset: u64, len: u64) {
         // A range that cannot be given back now is given back when the file is closed.
         let _ = self.file.unlock(offset, len);
+    }
+
+    fn lay_out(&self, wished: Layout) {
+        let Some(there) = self.layout() else { return };
+        // A wish for more than there is means as much as there is.
+        let at_most = |wished: u32, most: u32| if wished < most { wished } else { 0 };
+        let unit = at_most(wished.unit, there.unit);
+        let factor = at_most(wished.factor, there.factor);
+        // Without the unit where that is none.
+        for (unit, factor) in [(unit, factor), (0, factor)] {
+            let value = format!("{unit} {factor}");
+            if (unit, factor) == (0, 0) || self.file.set_attribute(LAYOUT, value.as_bytes()).is_ok()
+            {
+                return;
+            }
+        }
     }
 
     fn layout(&self) -> Option<Layout> {

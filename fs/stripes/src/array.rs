@@ -2,18 +2,21 @@
 //! be read. Every read is checked by generation and checksum, so it does not matter to a reader how
 //! a directory is said to be: what is stale, damaged or missing is computed from the others.
 
-use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+mod reading;
+mod writing;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use margay_core_stripes::{BLOCK, Layout, encode, recover};
+use margay_core_stripes::{BLOCK, Layout, MOST_DIRECTORIES, Over};
 use margay_sys_os::crew::Crew;
 
 use crate::change::RowRef;
-use crate::disk::{Disk, Part, Pending, Space, Write, read_exact};
-use crate::fault::{Fault, Result, is_full};
+use crate::disk::{Disk, Part, Space};
+use crate::fault::{Fault, Result};
 use crate::state::{Health, Member, State};
-use crate::sums::{self, Place, Record};
+use crate::sums::Place;
 
 /// What was found where a unit should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +33,14 @@ pub enum UnitState {
 
 /// The directories.
 pub struct Array {
-    /// How rows are cut.
-    pub layout: Layout,
+    /// Units of parity in every row.
+    pub parity: usize,
+    /// Bytes of a slot in each directory.
+    pub slot_bytes: usize,
+    /// Room for as many as there may ever be, so that one can be added while they are used.
     members: Vec<Directory>,
+    /// Those that belong to the file system, a bit each.
+    belong: AtomicU64,
     state: Mutex<State>,
     /// The state was changed and is not written yet.
     is_changed: AtomicBool,
@@ -50,6 +58,20 @@ pub struct Array {
     crew: OnceLock<Crew>,
 }
 
+/// A row, and the layout of its file.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot<'a> {
+    pub layout: &'a Layout,
+    pub row: RowRef,
+}
+
+impl Spot<'_> {
+    /// Bytes that are stored of the unit `role`.
+    fn stored(&self, role: usize) -> usize {
+        self.layout.stored_blocks(self.row.blocks as usize, role) * BLOCK
+    }
+}
+
 /// A stripe directory in use.
 struct Directory {
     disk: RwLock<Option<Arc<dyn Disk>>>,
@@ -59,8 +81,16 @@ struct Directory {
     takes: AtomicU64,
 }
 
-/// Buffers for parity that are kept.
-const MOST_BUFFERS: usize = 8;
+impl Directory {
+    fn new(member: Option<&Member>, disk: Option<Arc<dyn Disk>>) -> Directory {
+        Directory {
+            disk: RwLock::new(disk),
+            id: AtomicU64::new(member.map_or(0, |member| member.id)),
+            is_dirty: AtomicBool::new(false),
+            takes: AtomicU64::new(0),
+        }
+    }
+}
 
 /// Bytes from which on a read or write is worth waking others.
 const LEAST_SHARED: usize = 256 << 10;
@@ -77,20 +107,15 @@ impl Array {
     /// Puts directories together; none for those that are not there.
     #[must_use]
     pub fn new(state: State, disks: Vec<Option<Arc<dyn Disk>>>) -> Array {
-        let members = state
-            .members
-            .iter()
-            .zip(disks)
-            .map(|(member, disk)| Directory {
-                disk: RwLock::new(disk),
-                id: AtomicU64::new(member.id),
-                is_dirty: AtomicBool::new(false),
-                takes: AtomicU64::new(0),
-            })
+        let mut disks = disks.into_iter();
+        let members = (0..MOST_DIRECTORIES)
+            .map(|n| Directory::new(state.members.get(n), disks.next().flatten()))
             .collect();
         Array {
-            layout: state.layout,
+            parity: state.base.parity,
+            slot_bytes: state.base.slot_bytes,
             members,
+            belong: AtomicU64::new(state.belong().0),
             state: Mutex::new(state),
             is_changed: AtomicBool::new(false),
             damaged_reads: AtomicU64::new(0),
@@ -118,15 +143,30 @@ impl Array {
     /// Directories that are used.
     #[must_use]
     pub fn used(&self) -> usize {
-        (0..self.members.len())
-            .filter(|n| self.disk(*n).is_some())
-            .count()
+        self.all().filter(|n| self.disk(*n).is_some()).count()
     }
 
-    /// Whether as many directories are used as are needed to write and read everything.
+    /// How many directories have to be used to write and read everything.
+    #[must_use]
+    pub fn needed(&self) -> usize {
+        self.belong().count().saturating_sub(self.parity)
+    }
+
+    /// Whether as many directories are used as are needed.
     #[must_use]
     pub fn is_usable(&self) -> bool {
-        self.used() >= self.layout.data
+        self.used() >= self.needed()
+    }
+
+    /// The directories that belong to the file system.
+    #[must_use]
+    pub fn belong(&self) -> Over {
+        Over(self.belong.load(Ordering::SeqCst))
+    }
+
+    /// Their numbers.
+    pub fn all(&self) -> impl Iterator<Item = usize> + use<> {
+        self.belong().numbers()
     }
 
     /// Keeps an event until it is reported.
@@ -193,6 +233,74 @@ impl Array {
         self.tell(text);
     }
 
+    /// Adds a new directory, which has all of its units as there are none; returns its number.
+    ///
+    /// First the directory itself knows which one it is, and only then the others rely on it:
+    /// whatever is lost in between, those that are left are enough.
+    ///
+    /// # Errors
+    /// In words, when there are as many as there may be, or it cannot be written.
+    pub fn add(&self, member: Member, disk: Arc<dyn Disk>) -> std::result::Result<usize, String> {
+        let path = member.path.clone();
+        let n = {
+            let mut state = lock(&self.state);
+            let free = state
+                .members
+                .iter()
+                .position(|m| m.health == Health::Removed);
+            let n = free.unwrap_or(state.members.len());
+            if n >= MOST_DIRECTORIES {
+                return Err(format!(
+                    "there may be at most {MOST_DIRECTORIES} directories"
+                ));
+            }
+            self.members[n].id.store(member.id, Ordering::SeqCst);
+            self.members[n].takes.fetch_add(1, Ordering::SeqCst);
+            let member = Member {
+                health: Health::Removed,
+                ..member
+            };
+            match free {
+                Some(n) => state.members[n] = member,
+                None => state.members.push(member),
+            }
+            self.is_changed.store(true, Ordering::SeqCst);
+            n
+        };
+        self.write_state().map_err(|fault| fault.to_string())?;
+        crate::state::write(&*disk, &self.state(), n)
+            .map_err(|error| format!("{path} cannot be written: {error}"))?;
+        let place = self.members[n].disk.write();
+        *place.unwrap_or_else(PoisonError::into_inner) = Some(disk);
+        let mut state = lock(&self.state);
+        state.members[n].health = Health::Good;
+        self.belong.fetch_or(1 << n, Ordering::SeqCst);
+        self.is_changed.store(true, Ordering::SeqCst);
+        drop(state);
+        self.tell(format!("stripe directory {path} is added"));
+        Ok(n)
+    }
+
+    /// Takes a directory out that no row lies in.
+    pub fn remove(&self, n: usize) {
+        let text = {
+            let mut state = lock(&self.state);
+            state.members[n].health = Health::Removed;
+            format!("stripe directory {} is removed", state.members[n].path)
+        };
+        self.belong.fetch_and(!(1 << n), Ordering::SeqCst);
+        let gone = self.members[n].disk.write();
+        drop(gone.unwrap_or_else(PoisonError::into_inner).take());
+        self.is_changed.store(true, Ordering::SeqCst);
+        self.tell(text);
+    }
+
+    /// Sets how new files are laid out, from the next state on.
+    pub fn set_current(&self, current: Layout) {
+        lock(&self.state).current = current;
+        self.is_changed.store(true, Ordering::SeqCst);
+    }
+
     /// How often a directory was taken into use.
     pub fn takes(&self, n: usize) -> u64 {
         self.members[n].takes.load(Ordering::SeqCst)
@@ -210,7 +318,7 @@ impl Array {
 
     /// Gives up directories that are not there any more.
     pub fn look(&self) {
-        for n in 0..self.members.len() {
+        for n in self.all() {
             if self.disk(n).is_some_and(|disk| !disk.is_present()) {
                 self.fail(n, "it is gone");
             }
@@ -230,7 +338,7 @@ impl Array {
                 state.epoch += 1;
                 state.clone()
             };
-            for n in 0..self.members.len() {
+            for n in self.all() {
                 if let Some(disk) = self.disk(n)
                     && let Err(error) = crate::state::write(&*disk, &state, n)
                 {
@@ -254,7 +362,8 @@ impl Array {
     /// fail: what a failed sync leaves behind is unknown, so it is never tried again.
     pub fn sync(&self) {
         let _syncing = lock(&self.syncing);
-        let dirty: Vec<usize> = (0..self.members.len())
+        let dirty: Vec<usize> = self
+            .all()
             .filter(|n| self.members[*n].is_dirty.swap(false, Ordering::SeqCst))
             .collect();
         self.each(&dirty, |disk| {
@@ -293,10 +402,10 @@ impl Array {
         }
     }
 
-    /// The least space of the directories that are used.
+    /// The least space of those of the directories that are used.
     #[must_use]
-    pub fn space(&self) -> Space {
-        (0..self.members.len())
+    pub fn space(&self, over: Over) -> Space {
+        over.numbers()
             .filter_map(|n| self.disk(n)?.space().ok())
             .min_by_key(|space| space.free)
             .unwrap_or_default()
@@ -304,8 +413,8 @@ impl Array {
 
     /// Gives the space of consecutive slots back, where the system can.
     pub fn punch(&self, slot: u64, count: u64) {
-        let unit = self.layout.unit_bytes as u64;
-        for n in 0..self.members.len() {
+        let unit = self.slot_bytes as u64;
+        for n in self.all() {
             if let Some(disk) = self.disk(n) {
                 // Where it cannot, the slots are used again all the same.
                 let _ = disk.punch(Part::Data, slot * unit, count * unit);
@@ -327,333 +436,10 @@ impl Array {
         }
     }
 
-    /// Writes rows to consecutive slots. All but the last are full; the last one is whole blocks.
-    /// All directories are written at the same time.
-    ///
-    /// # Errors
-    /// When a directory is full, or too few are left. The slots are then still free.
-    pub fn write_rows(&self, slot: u64, generation: u64, rows: &[&[u8]]) -> Result<()> {
-        let mut buffer = lock(&self.buffers).pop().unwrap_or_default();
-        let parity = parity_of(&self.layout, rows, &mut buffer);
-        let next = AtomicUsize::new(0);
-        let begun: Mutex<Vec<(usize, Pending)>> = Mutex::default();
-        let bytes = rows.iter().map(|row| row.len()).sum();
-        self.share(bytes, &|| {
-            loop {
-                let n = next.fetch_add(1, Ordering::Relaxed);
-                if n >= self.members.len() {
-                    return;
-                }
-                if let Some(disk) = self.disk(n) {
-                    let units = self.units_of(n, slot, rows, &parity);
-                    let pending = self.begin_units(n, &*disk, slot, generation, &units);
-                    lock(&begun).push((n, pending));
-                }
-            }
-        });
-        let mut is_any_full = false;
-        // All of them, so that nothing is written to a slot any more that is free again.
-        for (n, pending) in std::mem::take(&mut *lock(&begun)) {
-            let written = pending.wait();
-            // Behind the write: a sync that begins before it would not be of these bytes.
-            self.members[n].is_dirty.store(true, Ordering::SeqCst);
-            match written {
-                Ok(()) => {}
-                Err(error) if is_full(&error) => is_any_full = true,
-                Err(error) => self.fail(n, &format!("it cannot be written: {error}")),
-            }
-        }
-        let mut buffers = lock(&self.buffers);
-        if buffers.len() < MOST_BUFFERS {
-            buffers.push(buffer);
-        }
-        drop(buffers);
-        if is_any_full {
-            Err(Fault::NoSpace)
-        } else if self.is_usable() {
-            Ok(())
-        } else {
-            Err(Fault::Broken)
-        }
-    }
-
-    /// The units of rows in consecutive slots that belong to directory `n`.
-    fn units_of<'a>(
-        &self,
-        n: usize,
-        slot: u64,
-        rows: &[&'a [u8]],
-        parity: &[Vec<&'a [u8]>],
-    ) -> Vec<&'a [u8]> {
-        let layout = &self.layout;
-        let rows = rows.iter().zip(parity).enumerate();
-        let units = rows.map(|(i, (row, parity))| {
-            let role = layout.role(slot + i as u64, n);
-            if role < layout.data {
-                let from = (role * layout.unit_bytes).min(row.len());
-                &row[from..(from + layout.unit_bytes).min(row.len())]
-            } else {
-                parity[role - layout.data]
-            }
-        });
-        units.collect()
-    }
-
-    /// Begins to write units of consecutive slots, with their records, to a directory.
-    fn begin_units(
-        &self,
-        n: usize,
-        disk: &dyn Disk,
-        slot: u64,
-        generation: u64,
-        units: &[&[u8]],
-    ) -> Pending {
-        let bytes = sums::record_bytes(&self.layout);
-        let mut records = vec![0; bytes * units.len()];
-        for (i, (unit, into)) in units
-            .iter()
-            .zip(records.chunks_exact_mut(bytes))
-            .enumerate()
-        {
-            let record = Record {
-                generation: generation + i as u64,
-                sums: sums::blocks(unit).collect(),
-            };
-            sums::encode(self.place(n, slot + i as u64), &record, into);
-        }
-        // Units before the last are full, so that they lie one after the other.
-        let pieces: Vec<IoSlice<'_>> = units.iter().map(|unit| IoSlice::new(unit)).collect();
-        let data = Write {
-            part: Part::Data,
-            at: slot * self.layout.unit_bytes as u64,
-            pieces: &pieces,
-        };
-        let sums = Write {
-            part: Part::Sums,
-            at: slot * bytes as u64,
-            pieces: &[IoSlice::new(&records)],
-        };
-        disk.begin(&[data, sums])
-    }
-
     fn place(&self, n: usize, slot: u64) -> Place {
         Place {
             member: self.members[n].id.load(Ordering::SeqCst),
             slot,
         }
     }
-
-    /// Reads `into.len()` bytes of a row from `from` on; what is not stored is zeros.
-    ///
-    /// # Errors
-    /// When more units are lost than can be computed.
-    pub fn read_row(&self, row: RowRef, from: usize, into: &mut [u8]) -> Result<()> {
-        let unit = self.layout.unit_bytes;
-        let mut at = from;
-        let mut rest = into;
-        while !rest.is_empty() {
-            let role = at / unit;
-            let within = at % unit;
-            let (part, tail) = rest.split_at_mut((unit - within).min(rest.len()));
-            self.read_unit(row, role, within, part)?;
-            at += part.len();
-            rest = tail;
-        }
-        Ok(())
-    }
-
-    /// Whether any directory gains from being asked ahead.
-    #[must_use]
-    pub fn reads_ahead(&self) -> bool {
-        (0..self.members.len()).any(|n| self.disk(n).is_some_and(|disk| !disk.is_memory()))
-    }
-
-    /// Lets the directories begin to read all units of a row.
-    pub fn will_need_all(&self, row: RowRef) {
-        for role in 0..self.layout.width() {
-            let len = self.layout.stored_blocks(row.blocks as usize, role) * BLOCK;
-            let n = self.layout.directory(row.slot, role);
-            if let Some(disk) = self.disk(n).filter(|_| len > 0) {
-                disk.will_need(Part::Data, row.slot * self.layout.unit_bytes as u64, len);
-            }
-        }
-    }
-
-    /// Lets the directories begin to read bytes of a row, each its units.
-    pub fn will_need(&self, row: RowRef, from: usize, to: usize) {
-        let unit = self.layout.unit_bytes;
-        for role in from / unit..to.div_ceil(unit) {
-            let stored = self.layout.stored_blocks(row.blocks as usize, role) * BLOCK;
-            let first = from.saturating_sub(role * unit) / BLOCK * BLOCK;
-            let len = stored.min(to - role * unit).saturating_sub(first);
-            if let Some(disk) = self.disk(self.layout.directory(row.slot, role))
-                && len > 0
-            {
-                disk.will_need(Part::Data, row.slot * unit as u64 + first as u64, len);
-            }
-        }
-    }
-
-    /// Reads bytes of the unit `role` of a row, whatever it takes.
-    fn read_unit(&self, row: RowRef, role: usize, from: usize, into: &mut [u8]) -> Result<()> {
-        let stored = self.layout.stored_blocks(row.blocks as usize, role) * BLOCK;
-        let there = stored.saturating_sub(from).min(into.len());
-        into[there..].fill(0);
-        if there == 0 {
-            return Ok(());
-        }
-        let first = from / BLOCK;
-        let last = (from + there).div_ceil(BLOCK);
-        if from.is_multiple_of(BLOCK) && there.is_multiple_of(BLOCK) {
-            return self.read_blocks(row, role, first, &mut into[..there]);
-        }
-        let mut whole = vec![0; (last - first) * BLOCK];
-        self.read_blocks(row, role, first, &mut whole)?;
-        let skip = from - first * BLOCK;
-        into[..there].copy_from_slice(&whole[skip..skip + there]);
-        Ok(())
-    }
-
-    /// Reads whole blocks that are stored of a unit, from its directory or from the others.
-    fn read_blocks(&self, row: RowRef, role: usize, first: usize, into: &mut [u8]) -> Result<()> {
-        match self.try_blocks(row, role, first, into) {
-            UnitState::Right => return Ok(()),
-            UnitState::Absent => {}
-            UnitState::Stale | UnitState::Damaged => {
-                self.damaged_reads.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        let found = self.compute(row, role, first, into.len());
-        into.copy_from_slice(&found.ok_or(Fault::Broken)?);
-        Ok(())
-    }
-
-    /// Computes `len` bytes of a unit from block `first` on from the other units.
-    pub fn compute(&self, row: RowRef, role: usize, first: usize, len: usize) -> Option<Vec<u8>> {
-        let layout = &self.layout;
-        let mut units: Vec<Option<Vec<u8>>> = Vec::new();
-        let mut right = 0;
-        for other in 0..layout.width() {
-            if other == role || right == layout.data {
-                units.push(None);
-                continue;
-            }
-            let stored = layout.stored_blocks(row.blocks as usize, other);
-            let there = stored.saturating_sub(first) * BLOCK;
-            let mut unit = vec![0; there.min(len)];
-            let is_right = self.try_blocks(row, other, first, &mut unit) == UnitState::Right;
-            right += usize::from(is_right);
-            units.push(is_right.then_some(unit));
-        }
-        let units: Vec<Option<&[u8]>> = units.iter().map(Option::as_deref).collect();
-        recover(layout.data, &units, role, len)
-    }
-
-    /// Reads whole blocks that are stored of a unit from its directory.
-    pub fn try_blocks(&self, row: RowRef, role: usize, first: usize, into: &mut [u8]) -> UnitState {
-        if into.is_empty() {
-            return UnitState::Right;
-        }
-        let n = self.layout.directory(row.slot, role);
-        let Some(disk) = self.disk(n) else {
-            return UnitState::Absent;
-        };
-        let expected = self.layout.stored_blocks(row.blocks as usize, role);
-        let record = match self.record(n, &*disk, row.slot) {
-            Ok(Some(record))
-                if record.generation == row.generation && record.sums.len() == expected =>
-            {
-                record
-            }
-            Ok(_) => return UnitState::Stale,
-            Err(error) => return self.unreadable(n, &error),
-        };
-        let at = row.slot * self.layout.unit_bytes as u64 + (first * BLOCK) as u64;
-        match read_exact(&*disk, Part::Data, at, into) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return UnitState::Damaged;
-            }
-            Err(error) => return self.unreadable(n, &error),
-        }
-        if sums::blocks(into).eq(record.sums[first..]
-            .iter()
-            .copied()
-            .take(into.len() / BLOCK))
-        {
-            UnitState::Right
-        } else {
-            UnitState::Damaged
-        }
-    }
-
-    fn unreadable(&self, n: usize, error: &io::Error) -> UnitState {
-        self.fail(n, &format!("it cannot be read: {error}"));
-        UnitState::Absent
-    }
-
-    /// The record of a unit; none when it is not whole.
-    fn record(&self, n: usize, disk: &dyn Disk, slot: u64) -> io::Result<Option<Record>> {
-        let bytes = sums::record_bytes(&self.layout);
-        let mut record = vec![0; bytes];
-        let got = disk.read(Part::Sums, slot * bytes as u64, &mut record)?;
-        Ok((got == bytes)
-            .then(|| sums::decode(self.place(n, slot), &record))
-            .flatten())
-    }
-
-    /// Looks at the unit of a row in directory `n`, all of it.
-    pub fn inspect(&self, row: RowRef, n: usize) -> UnitState {
-        let role = self.layout.role(row.slot, n);
-        let mut unit = vec![0; self.layout.stored_blocks(row.blocks as usize, role) * BLOCK];
-        self.try_blocks(row, role, 0, &mut unit)
-    }
-
-    /// Computes the unit of a row in directory `n` and writes it. The caller keeps the row from
-    /// being replaced meanwhile.
-    ///
-    /// # Errors
-    /// When it cannot be computed or written.
-    pub fn mend(&self, row: RowRef, n: usize) -> Result<u64> {
-        let role = self.layout.role(row.slot, n);
-        let len = self.layout.stored_blocks(row.blocks as usize, role) * BLOCK;
-        if len == 0 {
-            return Ok(0);
-        }
-        let unit = self.compute(row, role, 0, len).ok_or(Fault::Broken)?;
-        let disk = self.disk(n).ok_or(Fault::Broken)?;
-        let begun = self.begin_units(n, &*disk, row.slot, row.generation, &[&unit]);
-        let written = begun.wait();
-        self.members[n].is_dirty.store(true, Ordering::SeqCst);
-        written.map_err(|error| {
-            if !is_full(&error) {
-                self.fail(n, &format!("it cannot be written: {error}"));
-            }
-            Fault::of(&error)
-        })?;
-        Ok(len as u64)
-    }
-}
-
-/// The units of parity of rows of whole blocks, in a buffer.
-fn parity_of<'a>(layout: &Layout, rows: &[&[u8]], buffer: &'a mut Vec<u8>) -> Vec<Vec<&'a [u8]>> {
-    let unit_len = |row: &[u8]| row.len().min(layout.unit_bytes);
-    let needed = rows.iter().map(|row| unit_len(row) * layout.parity).sum();
-    if buffer.len() < needed {
-        buffer.resize(needed, 0);
-    }
-    let mut rest = buffer.as_mut_slice();
-    let mut all = Vec::with_capacity(rows.len());
-    for row in rows {
-        let units: Vec<&[u8]> = row.chunks(layout.unit_bytes).collect();
-        let mut parity: Vec<&mut [u8]> = Vec::with_capacity(layout.parity);
-        for _ in 0..layout.parity {
-            let (unit, others) = rest.split_at_mut(unit_len(row));
-            parity.push(unit);
-            rest = others;
-        }
-        encode(&units, &mut parity);
-        all.push(parity.into_iter().map(|unit| &*unit).collect());
-    }
-    all
 }

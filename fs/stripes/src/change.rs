@@ -43,6 +43,17 @@ pub struct RowRef {
     pub blocks: u32,
 }
 
+/// How the rows of a file are laid out, as far as that differs from file to file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Units of the file in a row.
+    pub data: u32,
+    /// Bytes of a unit.
+    pub unit: u32,
+    /// The directories that the rows are spread over, a bit each.
+    pub over: u64,
+}
+
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -66,6 +77,35 @@ pub enum Change {
     Attribute(u64, Vec<u8>, Option<Vec<u8>>),
     /// The next inode, and the next generation of rows.
     Counters(u64, u64),
+    /// A file is laid out like this, and these are its rows, and no others. Many rows come in
+    /// several changes: only the last one, which says so, has an effect, with the rows of all.
+    Laid(u64, Shape, Vec<(u64, RowRef)>, bool),
+}
+
+/// Appends rows and their places.
+fn encode_rows(rows: &[(u64, RowRef)], out: &mut Writer) {
+    out.u32(rows.len() as u32);
+    for (row, at) in rows {
+        out.u64(*row);
+        out.u64(at.slot);
+        out.u64(at.generation);
+        out.u32(at.blocks);
+    }
+}
+
+/// Reads rows and their places.
+fn decode_rows(bytes: &mut Reader<'_>) -> Option<Vec<(u64, RowRef)>> {
+    let mut rows = Vec::new();
+    for _ in 0..bytes.u32()? {
+        let row = bytes.u64()?;
+        let at = RowRef {
+            slot: bytes.u64()?,
+            generation: bytes.u64()?,
+            blocks: bytes.u32()?,
+        };
+        rows.push((row, at));
+    }
+    Some(rows)
 }
 
 impl Change {
@@ -102,13 +142,7 @@ impl Change {
             Change::Rows(ino, rows) => {
                 out.u8(5);
                 out.u64(*ino);
-                out.u32(rows.len() as u32);
-                for (row, at) in rows {
-                    out.u64(*row);
-                    out.u64(at.slot);
-                    out.u64(at.generation);
-                    out.u32(at.blocks);
-                }
+                encode_rows(rows, out);
             }
             Change::Cut(ino, row) => {
                 out.u8(6);
@@ -138,6 +172,15 @@ impl Change {
                 out.u64(*ino);
                 out.u64(*row);
                 out.u64(*count);
+            }
+            Change::Laid(ino, shape, rows, is_last) => {
+                out.u8(11);
+                out.u64(*ino);
+                out.u32(shape.data);
+                out.u32(shape.unit);
+                out.u64(shape.over);
+                out.u8(u8::from(*is_last));
+                encode_rows(rows, out);
             }
         }
     }
@@ -170,19 +213,7 @@ impl Change {
                 Change::Entry(first, name, bytes.u64()?)
             }
             4 => Change::NoEntry(first, bytes.bytes()?.to_vec()),
-            5 => {
-                let mut rows = Vec::new();
-                for _ in 0..bytes.u32()? {
-                    let row = bytes.u64()?;
-                    let at = RowRef {
-                        slot: bytes.u64()?,
-                        generation: bytes.u64()?,
-                        blocks: bytes.u32()?,
-                    };
-                    rows.push((row, at));
-                }
-                Change::Rows(first, rows)
-            }
+            5 => Change::Rows(first, decode_rows(bytes)?),
             6 => Change::Cut(first, bytes.u64()?),
             7 => Change::Size(first, bytes.u64()?, bytes.i64()?),
             8 => {
@@ -193,6 +224,15 @@ impl Change {
             }
             9 => Change::Counters(first, bytes.u64()?),
             10 => Change::Hole(first, bytes.u64()?, bytes.u64()?),
+            11 => {
+                let shape = Shape {
+                    data: bytes.u32()?,
+                    unit: bytes.u32()?,
+                    over: bytes.u64()?,
+                };
+                let is_last = bytes.u8()? != 0;
+                Change::Laid(first, shape, decode_rows(bytes)?, is_last)
+            }
             _ => return None,
         })
     }
@@ -214,6 +254,11 @@ mod tests {
             mtime: -5,
             ..Attr::default()
         };
+        let shape = Shape {
+            data: 2,
+            unit: 1 << 16,
+            over: 0b111,
+        };
         let changes = [
             Change::Inode(7, attr, b"target".to_vec()),
             Change::Gone(7),
@@ -226,6 +271,7 @@ mod tests {
             Change::Attribute(7, b"user.a".to_vec(), None),
             Change::Counters(8, 9),
             Change::Hole(7, 1, 3),
+            Change::Laid(7, shape, vec![(1, row)], true),
         ];
         for change in changes {
             let mut out = Writer::default();

@@ -153,11 +153,11 @@ impl Store {
 
     /// Bytes by which the blocks of a file grow, at most, when it is written.
     fn growth(&self, data: &FileData, offset: u64, len: u64) -> u64 {
-        let row_bytes = self.array.layout.row_bytes() as u64;
         let block = BLOCK as u64;
         let end = offset.saturating_add(len);
         let size = data.size.load(Ordering::SeqCst).max(end);
         let rows = read(data);
+        let row_bytes = rows.layout.row_bytes() as u64;
         let mut growth = 0;
         for row in offset / row_bytes..end.div_ceil(row_bytes) {
             let start = row * row_bytes;

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use margay_core_stripes::BLOCK;
+use margay_core_stripes::{BLOCK, Layout};
 
 use crate::array::lock;
 use crate::change::{Change, RowRef};
@@ -44,9 +44,9 @@ pub(crate) struct Placed {
 }
 
 /// Rows in consecutive slots that no file has yet.
-struct Stored {
-    slot: u64,
-    generation: u64,
+pub(crate) struct Stored {
+    pub slot: u64,
+    pub generation: u64,
 }
 
 /// Largest file.
@@ -62,7 +62,7 @@ impl Store {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let end = offset.saturating_add(into.len() as u64);
         let rows = loop {
-            drop(data.writers.wait(offset, end));
+            data.writers.wait(offset, end);
             let rows = read(&data);
             // As long as the rows are locked, a write that begins now changes nothing.
             if !data.writers.is_changing(offset, end) {
@@ -77,8 +77,8 @@ impl Store {
     }
 
     /// Reads what lies before the end, with help where that is worth it.
-    fn read_parts(&self, rows: &Rows, offset: u64, into: &mut [u8]) -> Result<()> {
-        let row_bytes = self.array.layout.row_bytes();
+    pub(crate) fn read_parts(&self, rows: &Rows, offset: u64, into: &mut [u8]) -> Result<()> {
+        let row_bytes = rows.layout.row_bytes();
         let len = into.len();
         let mut parts = Vec::with_capacity(len / row_bytes + 2);
         let (mut at, mut rest) = (offset, into);
@@ -128,7 +128,7 @@ impl Store {
         } else {
             0
         };
-        let row_bytes = self.array.layout.row_bytes() as u64;
+        let row_bytes = rows.layout.row_bytes() as u64;
         let (mut first, last) = (offset / row_bytes, (end + ahead).div_ceil(row_bytes));
         if goes_on {
             // What lies before has been asked for by the read before.
@@ -138,7 +138,8 @@ impl Store {
         for (row, at) in rows.map.range(first..last) {
             let start = row * row_bytes;
             let within = |at: u64| at.saturating_sub(start).min(row_bytes) as usize;
-            self.array.will_need(*at, within(offset), within(to));
+            self.array
+                .will_need(rows.spot(*at), within(offset), within(to));
         }
     }
 
@@ -149,7 +150,7 @@ impl Store {
         if !partial.is_some_and(|p| p.covers(from, to)) {
             match (rows.landing.get(&row), rows.map.get(&row)) {
                 (Some(bytes), _) => into.copy_from_slice(&bytes[from..to]),
-                (None, Some(at)) => self.array.read_row(*at, from, into)?,
+                (None, Some(at)) => self.array.read_row(rows.spot(*at), from, into)?,
                 (None, None) => into.fill(0),
             }
         }
@@ -189,7 +190,8 @@ impl Store {
         let end = offset.checked_add(bytes.len() as u64);
         let end = end.filter(|end| *end <= MOST_SIZE).ok_or(Fault::TooLarge)?;
         let _writing = data.writers.begin(offset, end);
-        let row_bytes = self.array.layout.row_bytes();
+        let layout = read(data).layout;
+        let row_bytes = layout.row_bytes();
         let mut at = offset;
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -199,7 +201,7 @@ impl Store {
                 let most = (MOST_AT_ONCE / row_bytes).max(1);
                 let count = (rest.len() / row_bytes).min(most);
                 let len = count * row_bytes;
-                self.write_full(ino, data, row, &rest[..len])?;
+                self.write_full(ino, data, &layout, row, &rest[..len])?;
                 len
             } else {
                 let len = (row_bytes - within).min(rest.len());
@@ -226,7 +228,8 @@ impl Store {
             return Err(Fault::Missing);
         }
         self.put_partial(ino, &mut rows, row, from, bytes)?;
-        let row_bytes = self.array.layout.row_bytes();
+        let layout = rows.layout;
+        let row_bytes = layout.row_bytes();
         let end = row * row_bytes as u64 + (from + bytes.len()) as u64;
         data.size.fetch_max(end, Ordering::SeqCst);
         self.stamp(data);
@@ -248,12 +251,19 @@ impl Store {
         let whole = Arc::new(whole);
         rows.landing.insert(row, Arc::clone(&whole));
         drop(rows);
-        self.land(ino, data, row, &whole)
+        self.land(ino, data, &layout, row, &whole)
     }
 
     /// Writes a complete row while the file is not locked.
-    fn land(&self, ino: u64, data: &FileData, row: u64, whole: &Arc<Vec<u8>>) -> Result<()> {
-        let stored = self.store_rows(&[whole]);
+    fn land(
+        &self,
+        ino: u64,
+        data: &FileData,
+        layout: &Layout,
+        row: u64,
+        whole: &Arc<Vec<u8>>,
+    ) -> Result<()> {
+        let stored = self.store_rows(layout, &[whole]);
         let mut rows = write(data);
         let there = rows.landing.get(&row);
         let is_newest = there.is_some_and(|there| Arc::ptr_eq(there, whole));
@@ -314,7 +324,7 @@ impl Store {
         self.waiting.fetch_add(after as u64, Ordering::Relaxed);
         self.waiting.fetch_sub(before as u64, Ordering::Relaxed);
         if rows.partial[&row].is_scattered() {
-            let whole = self.contents(rows, row, self.array.layout.row_bytes())?;
+            let whole = self.contents(rows, row, rows.layout.row_bytes())?;
             self.drop_partial(rows, row);
             let mut partial = Partial::default();
             partial.put(0, &whole);
@@ -343,7 +353,7 @@ impl Store {
 
     /// Writes what waits of a row, together with what is stored of it, to a free slot.
     fn write_out_row(&self, ino: u64, data: &FileData, rows: &mut Rows, row: u64) -> Result<()> {
-        let row_bytes = self.array.layout.row_bytes();
+        let row_bytes = rows.layout.row_bytes();
         let start = row * row_bytes as u64;
         let size = data.size.load(Ordering::SeqCst);
         let len = size.saturating_sub(start).min(row_bytes as u64) as usize;
@@ -356,10 +366,17 @@ impl Store {
     }
 
     /// Writes rows that are covered by what is written.
-    fn write_full(&self, ino: u64, data: &FileData, row: u64, bytes: &[u8]) -> Result<()> {
-        let row_bytes = self.array.layout.row_bytes();
+    fn write_full(
+        &self,
+        ino: u64,
+        data: &FileData,
+        layout: &Layout,
+        row: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let row_bytes = layout.row_bytes();
         let pieces: Vec<&[u8]> = bytes.chunks(row_bytes).collect();
-        let stored = self.store_rows(&pieces)?;
+        let stored = self.store_rows(layout, &pieces)?;
         let mut rows = write(data);
         if rows.is_gone {
             lock(&self.slots).free(stored.slot..stored.slot + pieces.len() as u64);
@@ -378,11 +395,11 @@ impl Store {
     }
 
     /// Writes rows to free consecutive slots, which no file has then.
-    fn store_rows(&self, pieces: &[&[u8]]) -> Result<Stored> {
+    pub(crate) fn store_rows(&self, layout: &Layout, pieces: &[&[u8]]) -> Result<Stored> {
         let count = pieces.len() as u64;
-        let slot = lock(&self.slots).take(count);
+        let slot = lock(&self.slots).take(count, layout.fills_slots());
         let generation = self.generation.fetch_add(count, Ordering::SeqCst);
-        match self.array.write_rows(slot, generation, pieces) {
+        match self.array.write_rows(layout, slot, generation, pieces) {
             Ok(()) => Ok(Stored { slot, generation }),
             Err(fault) => {
                 lock(&self.slots).free(slot..slot + count);
@@ -402,7 +419,7 @@ impl Store {
         row: u64,
         pieces: &[&[u8]],
     ) -> Result<Placed> {
-        let stored = self.store_rows(pieces)?;
+        let stored = self.store_rows(&rows.layout, pieces)?;
         Ok(self.adopt(ino, data, rows, row, &stored, pieces))
     }
 
@@ -476,7 +493,7 @@ impl Store {
         let mut changes = Vec::new();
         let mut freed = Vec::new();
         if size < before {
-            let row_bytes = self.array.layout.row_bytes();
+            let row_bytes = rows.layout.row_bytes();
             let row = size / row_bytes as u64;
             let within = (size % row_bytes as u64) as usize;
             let is_there = rows.has(row);
@@ -537,7 +554,7 @@ impl Store {
         self.with_room(|| self.try_write_out(ino, &data))
     }
 
-    fn try_write_out(&self, ino: u64, data: &Arc<FileData>) -> Result<()> {
+    pub(crate) fn try_write_out(&self, ino: u64, data: &Arc<FileData>) -> Result<()> {
         let waiting = {
             let rows = read(data);
             if rows.partial.is_empty() && rows.landing.is_empty() {

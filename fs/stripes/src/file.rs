@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex, RwLock};
 
+use margay_core_stripes::Layout;
+
+use crate::array::Spot;
 use crate::change::RowRef;
 use crate::writers::Writers;
 
@@ -16,7 +19,7 @@ pub const MOST_RANGES: usize = 256;
 
 /// The contents of a file. Size and times are beside the lock so that asking for them never waits
 /// for a transfer; they change under the lock only.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FileData {
     pub size: AtomicU64,
     /// The size as of the last change in the log: that of the rows that are written.
@@ -32,10 +35,36 @@ pub struct FileData {
     pub streams: Mutex<Vec<u64>>,
 }
 
+impl FileData {
+    /// A file without contents.
+    #[must_use]
+    pub fn new(layout: Layout, size: u64, mtime: i64) -> FileData {
+        FileData {
+            size: AtomicU64::new(size),
+            logged_size: AtomicU64::new(size),
+            mtime: AtomicI64::new(mtime),
+            ctime: AtomicI64::new(0),
+            blocks: AtomicU64::new(0),
+            rows: RwLock::new(Rows {
+                layout,
+                map: BTreeMap::new(),
+                partial: BTreeMap::new(),
+                landing: BTreeMap::new(),
+                is_gone: false,
+            }),
+            writers: Writers::default(),
+            streams: Mutex::default(),
+        }
+    }
+}
+
 /// The rows of a file. What waits in `partial` is newer than what is in `landing`, and that is
 /// newer than what is stored.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Rows {
+    /// How they are laid out. It changes under the lock, and while all of the file is being
+    /// changed as [`Writers`] say: so who changes a part of it may look once.
+    pub layout: Layout,
     pub map: BTreeMap<u64, RowRef>,
     pub partial: BTreeMap<u64, Partial>,
     /// Whole rows that are being written while the file is not locked. Another writing of the row
@@ -46,6 +75,19 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// A row that is stored, with how it is laid out.
+    pub fn spot(&self, row: RowRef) -> Spot<'_> {
+        Spot {
+            layout: &self.layout,
+            row,
+        }
+    }
+
+    /// Whether nothing was ever written.
+    pub fn are_none(&self) -> bool {
+        self.map.is_empty() && self.partial.is_empty() && self.landing.is_empty()
+    }
+
     /// Whether anything is known of a row.
     pub fn has(&self, row: u64) -> bool {
         let waits = self.partial.contains_key(&row) || self.landing.contains_key(&row);

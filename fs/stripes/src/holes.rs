@@ -73,7 +73,7 @@ impl Store {
         if rows.is_gone {
             return Err(Fault::Missing);
         }
-        let row_bytes = self.array.layout.row_bytes() as u64;
+        let row_bytes = rows.layout.row_bytes() as u64;
         let size = data.size.load(Ordering::SeqCst);
         let end = end.min(size);
         if offset >= end {
@@ -132,7 +132,7 @@ impl Store {
         if offset >= size {
             return Err(Fault::NoData);
         }
-        let row_bytes = self.array.layout.row_bytes() as u64;
+        let row_bytes = rows.layout.row_bytes() as u64;
         let mut row = offset / row_bytes;
         if is_hole {
             while rows.has(row) {

@@ -27,6 +27,7 @@ mod names;
 mod ops;
 mod quota;
 mod slots;
+mod spread;
 mod state;
 mod store;
 mod sums;

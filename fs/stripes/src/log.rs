@@ -203,9 +203,11 @@ impl Log {
         let part = Log::part(number);
         let state = array.state();
         let good = |n: &usize| state.members[*n].health == crate::state::Health::Good;
-        let mut candidates: Vec<usize> = (0..state.members.len()).collect();
-        candidates.sort_by_key(|n| !good(n));
-        let needed = array.layout.parity.min(array.used().saturating_sub(1)) + 1;
+        // Directories that are being removed come last.
+        let stays = |n: &usize| state.current.over.has(*n);
+        let mut candidates: Vec<usize> = array.all().collect();
+        candidates.sort_by_key(|n| (!stays(n), !good(n)));
+        let needed = array.parity.min(array.used().saturating_sub(1)) + 1;
         let mut log = Log::none(number);
         for n in candidates {
             if log.holders.len() == needed {
@@ -255,7 +257,7 @@ impl Log {
         if Log::part(self.number) == old {
             return;
         }
-        for n in (0..array.state().members.len()).filter(|n| !self.is_in(*n)) {
+        for n in array.all().filter(|n| !self.is_in(*n)) {
             if let Some(disk) = array.disk(n) {
                 // It has a lower number; only its space matters.
                 let _ = disk.cut(old, 0);
@@ -289,7 +291,7 @@ impl Log {
     /// Whether every directory that has it is still used.
     #[must_use]
     pub fn is_held(&self, array: &Array) -> bool {
-        let wanted = array.layout.parity.min(array.used().saturating_sub(1)) + 1;
+        let wanted = array.parity.min(array.used().saturating_sub(1)) + 1;
         self.holders.iter().all(|n| array.disk(*n).is_some()) && self.holders.len() >= wanted
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::array::{UnitState, lock};
+use margay_core_stripes::MOST_DIRECTORIES;
+
+use crate::array::{Spot, UnitState, lock};
 use crate::change::RowRef;
 use crate::fault::{Fault, Result};
 use crate::file::FileData;
@@ -29,7 +31,7 @@ const MOST_LINES: usize = 100;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a walk has done since its last pause.
-struct Pace {
+pub(crate) struct Pace {
     since: Instant,
     requests: u64,
 }
@@ -45,9 +47,7 @@ impl Store {
         };
         self.sync()?;
         // Before the state: a directory that is replaced behind it is none of these.
-        let takes: Vec<u64> = (0..self.array.layout.width())
-            .map(|n| self.array.takes(n))
-            .collect();
+        let takes: Vec<u64> = (0..MOST_DIRECTORIES).map(|n| self.array.takes(n)).collect();
         let state = self.state();
         let targets: Vec<(usize, (u64, u64))> = state
             .members
@@ -63,10 +63,10 @@ impl Store {
         };
         self.begin("rebuild", start);
         let mut stored = Instant::now();
-        let done = self.walk(start, is_over, &mut |ino, row, at| {
+        let done = self.walk(start, is_over, &mut |ino, row, spot| {
             for (n, cursor) in &targets {
                 if (ino, row) >= *cursor {
-                    self.put_right(at, *n)?;
+                    self.put_right(spot, *n)?;
                 }
             }
             if stored.elapsed() > CURSOR_EVERY {
@@ -105,9 +105,9 @@ impl Store {
         };
         self.sync()?;
         self.begin("scrub", (0, 0));
-        let width = self.array.layout.width();
-        let done = self.walk((0, 0), is_over, &mut |_, _, at| {
-            (0..width).try_for_each(|n| self.put_right(at, n))
+        let done = self.walk((0, 0), is_over, &mut |_, _, spot| {
+            let mut lies_in = spot.layout.over.numbers();
+            lies_in.try_for_each(|n| self.put_right(spot, n))
         });
         lock(&self.progress).is_running = false;
         done?;
@@ -126,23 +126,27 @@ impl Store {
         };
         self.sync()?;
         self.begin("check", (0, 0));
-        let layout = self.array.layout;
+        let parity = self.array.parity;
         let mut lines = Vec::new();
-        let done = self.walk((0, 0), is_over, &mut |ino, row, at| {
-            let states: Vec<UnitState> = (0..layout.width())
-                .map(|n| self.array.inspect(at, n))
+        let done = self.walk((0, 0), is_over, &mut |ino, row, spot| {
+            let states: Vec<(usize, UnitState)> = spot
+                .layout
+                .over
+                .numbers()
+                .map(|n| (n, self.array.inspect(spot, n)))
                 .collect();
-            let count = |wanted| states.iter().filter(|s| **s == wanted).count();
+            let count = |wanted| states.iter().filter(|(_, s)| *s == wanted).count();
             let wrong = count(UnitState::Stale) + count(UnitState::Damaged);
             let missing = wrong + count(UnitState::Absent);
             let mut progress = lock(&self.progress);
             progress.wrong += wrong as u64;
-            progress.lost += u64::from(missing > layout.parity);
+            progress.lost += u64::from(missing > parity);
             drop(progress);
             let members = self.state().members;
-            for (n, state) in states.iter().enumerate() {
+            for (n, state) in &states {
+                let member = &members[*n];
                 // That it lacks units is known.
-                if members[n].health != Health::Good {
+                if member.health != Health::Good {
                     continue;
                 }
                 let what = match state {
@@ -152,11 +156,11 @@ impl Store {
                 };
                 if lines.len() < MOST_LINES {
                     let file = self.path(ino);
-                    let path = &members[n].path;
+                    let path = &member.path;
                     lines.push(format!("{file}, row {row}: the unit in {path} {what}"));
                 }
             }
-            if missing > layout.parity && lines.len() < MOST_LINES {
+            if missing > parity && lines.len() < MOST_LINES {
                 lines.push(format!("{}, row {row}: data is lost", self.path(ino)));
             }
             Ok(())
@@ -168,12 +172,12 @@ impl Store {
     }
 
     /// Writes the unit of a row in a directory anew if it is wrong.
-    fn put_right(&self, at: RowRef, n: usize) -> Result<()> {
-        let state = self.array.inspect(at, n);
+    fn put_right(&self, spot: Spot<'_>, n: usize) -> Result<()> {
+        let state = self.array.inspect(spot, n);
         if matches!(state, UnitState::Right | UnitState::Absent) {
             return Ok(());
         }
-        let mended = self.array.mend(at, n);
+        let mended = self.array.mend(spot, n);
         let mut progress = lock(&self.progress);
         progress.wrong += 1;
         match mended {
@@ -206,7 +210,7 @@ impl Store {
         };
     }
 
-    fn files_after(&self, after: u64) -> Vec<(u64, Arc<FileData>)> {
+    pub(crate) fn files_after(&self, after: u64) -> Vec<(u64, Arc<FileData>)> {
         let names = self.read_names();
         names
             .after(after)
@@ -223,12 +227,9 @@ impl Store {
         &self,
         from: (u64, u64),
         is_over: &dyn Fn() -> bool,
-        see: &mut dyn FnMut(u64, u64, RowRef) -> Result<()>,
+        see: &mut dyn FnMut(u64, u64, Spot<'_>) -> Result<()>,
     ) -> Result<bool> {
-        let mut pace = Pace {
-            since: Instant::now(),
-            requests: self.requests.load(Ordering::Relaxed),
-        };
+        let mut pace = self.begin_pace();
         for (ino, data) in self.files_after(from.0.saturating_sub(1)) {
             let mut next = if ino == from.0 { from.1 } else { 0 };
             loop {
@@ -249,11 +250,11 @@ impl Store {
                 next = last + 1;
                 if self.array.reads_ahead() {
                     for (_, at) in &some {
-                        self.array.will_need_all(*at);
+                        self.array.will_need_all(rows.spot(*at));
                     }
                 }
                 for (row, at) in &some {
-                    see(ino, *row, *at)?;
+                    see(ino, *row, rows.spot(*at))?;
                     lock(&self.progress).rows += 1;
                 }
             }
@@ -263,17 +264,22 @@ impl Store {
 
     /// Lets others have their share: where anything was asked since the last pause, there is
     /// another one, as long as the share says for the time of the work since then.
-    fn pace(&self, pace: &mut Pace) {
+    pub(crate) fn pace(&self, pace: &mut Pace) {
         let requests = self.requests.load(Ordering::Relaxed);
         let share = self.share.load(Ordering::Relaxed).clamp(1, 100) as u32;
         if requests != pace.requests && share < 100 {
             let pause = pace.since.elapsed() * (100 - share) / share;
             std::thread::sleep(pause.min(LONGEST_PAUSE));
         }
-        *pace = Pace {
+        *pace = self.begin_pace();
+    }
+
+    /// A walk that begins now.
+    pub(crate) fn begin_pace(&self) -> Pace {
+        Pace {
             since: Instant::now(),
             requests: self.requests.load(Ordering::Relaxed),
-        };
+        }
     }
 
     /// Sets which part of the time, in percent, walks over all rows take while others use the file

@@ -3,14 +3,21 @@
 //!
 //! Who may do what has been decided before: the kernel checks permissions (`default_permissions`).
 
+mod layout;
+mod making;
 mod replay;
+
+pub(crate) use layout::{ATTRIBUTE as STRIPES, encode as encode_stripes};
+pub use layout::{shape, shape_of};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use margay_core_stripes::Layout;
+
 use crate::acl::{self, Acl};
-use crate::change::{Attr, Change, kind};
+use crate::change::{Attr, Change, RowRef, kind};
 use crate::fault::{Fault, Result};
 use crate::file::FileData;
 
@@ -135,16 +142,11 @@ pub struct Names {
     inodes: BTreeMap<u64, Inode>,
     pub next_ino: u64,
     pub next_generation: u64,
-}
-
-impl Default for Names {
-    fn default() -> Names {
-        Names {
-            inodes: BTreeMap::new(),
-            next_ino: ROOT + 1,
-            next_generation: 1,
-        }
-    }
+    /// How files are laid out of which the log says nothing, and how new ones are.
+    pub base: Layout,
+    pub current: Layout,
+    /// Rows of files whose last change of that kind has not been seen yet.
+    parts: BTreeMap<u64, Vec<(u64, RowRef)>>,
 }
 
 /// Refuses names that no directory can have.
@@ -159,6 +161,19 @@ fn check_name(name: &[u8]) -> Result<()> {
 }
 
 impl Names {
+    /// No inodes.
+    #[must_use]
+    pub fn new(base: Layout, current: Layout) -> Names {
+        Names {
+            inodes: BTreeMap::new(),
+            next_ino: ROOT + 1,
+            next_generation: 1,
+            base,
+            current,
+            parts: BTreeMap::new(),
+        }
+    }
+
     /// Makes the top directory of a new file system.
     pub fn make_root(&mut self, uid: u32, gid: u32, now: i64) {
         let attr = Attr {
@@ -310,73 +325,6 @@ impl Names {
                 inode.attr.mtime = now;
             }
         }
-    }
-
-    /// Makes a file, directory, link or special file.
-    pub fn make(
-        &mut self,
-        folder: u64,
-        name: &[u8],
-        how: &Making,
-        out: &mut Vec<Change>,
-    ) -> Result<u64> {
-        check_name(name)?;
-        let parent = self.get(folder)?.attr;
-        if self.folder(folder)?.get(name).is_some() {
-            return Err(Fault::Exists);
-        }
-        if parent.nlink == 0 {
-            return Err(Fault::Missing);
-        }
-        let is_folder = how.mode & kind::MASK == kind::FOLDER;
-        if is_folder && parent.nlink >= MOST_LINKS {
-            return Err(Fault::TooManyLinks);
-        }
-        if how.target.len() > MOST_TARGET {
-            return Err(Fault::LongName);
-        }
-        let default = match how.mode & kind::MASK {
-            kind::LINK => None,
-            _ => self.get(folder)?.attributes.get(acl::DEFAULT).cloned(),
-        };
-        let list = default.as_deref().and_then(Acl::decode);
-        let list = list.map(|default| default.inherited(how.mode));
-        let mut attr = Attr {
-            mode: match &list {
-                Some(list) => (how.mode & !0o777) | list.mode(),
-                None => how.mode & !(how.umask & 0o777),
-            },
-            uid: how.uid,
-            gid: how.gid,
-            nlink: if is_folder { 2 } else { 1 },
-            rdev: how.rdev,
-            size: 0,
-            atime: how.now,
-            mtime: how.now,
-            ctime: how.now,
-        };
-        if parent.mode & SETGID != 0 {
-            attr.gid = parent.gid;
-            if is_folder {
-                attr.mode |= SETGID;
-            }
-        }
-        let ino = self.next_ino;
-        self.record(Change::Inode(ino, attr, how.target.clone()), out);
-        if let Some(list) = list.filter(|list| !list.is_plain()) {
-            let list = Some(list.encode());
-            self.record(Change::Attribute(ino, acl::ACCESS.to_vec(), list), out);
-        }
-        if is_folder && default.is_some() {
-            self.record(Change::Attribute(ino, acl::DEFAULT.to_vec(), default), out);
-        }
-        self.record(Change::Entry(folder, name.to_vec(), ino), out);
-        if is_folder {
-            self.get_mut(folder)?.attr.nlink += 1;
-        }
-        self.touch(folder, how.now, true);
-        self.record_attr(folder, out);
-        Ok(ino)
     }
 
     /// Gives a file another name.

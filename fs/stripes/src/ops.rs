@@ -293,13 +293,17 @@ impl Store {
     /// Space of the file system: what fits into the directory with the least.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        let space = self.array.space();
-        let layout = self.array.layout;
-        let kept = crate::array::lock(&self.slots).kept() * layout.unit_bytes as u64;
-        let data = layout.data as u64;
+        let kept = crate::array::lock(&self.slots).kept() * self.array.slot_bytes as u64;
+        let current = self.current();
+        let space = self.array.space(current.over);
+        // Each directory has one unit of as many rows as lie in it.
+        let data = |bytes: u64| {
+            let all = bytes.saturating_mul(current.over.count() as u64);
+            all / current.width() as u64 * current.data as u64
+        };
         Usage {
-            total: space.total.saturating_mul(data),
-            free: (space.free + kept).saturating_mul(data),
+            total: data(space.total),
+            free: data(space.free + kept),
             files: self.read_names().count(),
         }
     }

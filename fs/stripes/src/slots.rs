@@ -31,9 +31,11 @@ impl Slots {
         self.kept.len() as u64
     }
 
-    /// Takes `count` consecutive slots; returns the first.
-    pub fn take(&mut self, count: u64) -> u64 {
-        for set in [&mut self.kept, &mut self.empty] {
+    /// Takes `count` consecutive slots; returns the first. Those that still have their space are
+    /// for rows that fill it: others would keep it for as long as they lie there.
+    pub fn take(&mut self, count: u64, fills: bool) -> u64 {
+        let sets = [&mut self.kept, &mut self.empty];
+        for set in sets.into_iter().skip(usize::from(!fills)) {
             if let Some(first) = run(set, count) {
                 for slot in first..first + count {
                     set.remove(&slot);
@@ -95,15 +97,17 @@ mod tests {
     #[test]
     fn freed_slots_are_used_again_before_new_ones() {
         let mut slots = Slots::new(&BTreeSet::from([1, 4]));
-        assert_eq!(slots.take(1), 0);
-        assert_eq!(slots.take(2), 2);
-        assert_eq!(slots.take(2), 5);
+        assert_eq!(slots.take(1, true), 0);
+        assert_eq!(slots.take(2, true), 2);
+        assert_eq!(slots.take(2, true), 5);
         slots.free([5, 0]);
         assert_eq!(slots.kept(), 2);
         let runs = slots.take_kept();
         assert_eq!(runs, [(0, 1), (5, 1)]);
-        assert_eq!(slots.take(1), 7);
+        assert_eq!(slots.take(1, true), 7);
         slots.emptied(&runs);
-        assert_eq!((slots.take(1), slots.take(1), slots.take(1)), (0, 5, 8));
+        assert_eq!((slots.take(1, true), slots.take(1, false)), (0, 5));
+        slots.free([0]);
+        assert_eq!((slots.take(1, false), slots.take(1, true)), (8, 0));
     }
 }

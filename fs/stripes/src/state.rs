@@ -5,16 +5,19 @@
 
 use std::io::IoSlice;
 
-use margay_core_stripes::Layout;
+use margay_core_stripes::{Layout, Over};
 
 use crate::codec::{Reader, Writer};
 use crate::disk::{Disk, Part};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"MARGAYPF");
 
-/// The version of all stored formats of the store. Version 1 is read as well; it has fewer kinds
-/// of changes in the log.
-pub const VERSION: u32 = 2;
+/// The version of all stored formats of the store. Earlier ones are read as well: version 1 has
+/// fewer kinds of changes in the log, version 2 one layout for all files.
+pub const VERSION: u32 = 3;
+
+/// The first version in which files have layouts of their own.
+const WITH_LAYOUTS: u32 = 3;
 
 /// Bytes that are taken ahead for a state.
 const RESERVED: u64 = 64 << 10;
@@ -32,6 +35,8 @@ pub enum Health {
     Rebuilding(u64, u64),
     /// It is not used.
     Failed,
+    /// It does not belong to the file system any more, and its number may be given to another one.
+    Removed,
 }
 
 /// A stripe directory as its peers know it.
@@ -55,10 +60,22 @@ pub struct State {
     pub name: String,
     /// The number of this state: the highest one is in force.
     pub epoch: u64,
-    /// How rows are cut.
-    pub layout: Layout,
+    /// How the rows of files are laid out that say nothing else: as when the file system was made.
+    pub base: Layout,
+    /// How those of new files are laid out, unless their directory says something else.
+    pub current: Layout,
     /// The stripe directories in their order.
     pub members: Vec<Member>,
+}
+
+impl State {
+    /// The directories that belong to the file system.
+    #[must_use]
+    pub fn belong(&self) -> Over {
+        let members = self.members.iter().enumerate();
+        let belong = members.filter(|(_, member)| member.health != Health::Removed);
+        belong.fold(Over(0), |over, (n, _)| over.with(n))
+    }
 }
 
 /// What one directory has: its own number, and the state.
@@ -89,8 +106,8 @@ pub fn encode(state: &State, own: usize) -> Vec<u8> {
     body.u64(state.id);
     body.u64(state.epoch);
     body.bytes(state.name.as_bytes());
-    body.u32(state.layout.parity as u32);
-    body.u32(state.layout.unit_bytes as u32);
+    body.u32(state.base.parity as u32);
+    body.u32(state.base.slot_bytes as u32);
     body.u32(own as u32);
     body.u32(state.members.len() as u32);
     for member in &state.members {
@@ -99,11 +116,17 @@ pub fn encode(state: &State, own: usize) -> Vec<u8> {
             Health::Good => (0, 0, 0),
             Health::Rebuilding(file, row) => (1, file, row),
             Health::Failed => (2, 0, 0),
+            Health::Removed => (3, 0, 0),
         };
         body.u8(kind);
         body.u64(file);
         body.u64(row);
         body.bytes(member.path.as_bytes());
+    }
+    for layout in [&state.base, &state.current] {
+        body.u32(layout.data as u32);
+        body.u32(layout.unit_bytes as u32);
+        body.u64(layout.over.0);
     }
     out.bytes(&body.0);
     let crc = crc32c::crc32c(&out.0);
@@ -129,10 +152,10 @@ pub fn decode(bytes: &[u8]) -> Read {
     if version > VERSION {
         return Read::Newer(version);
     }
-    body_of(Reader(body)).map_or(Read::None, Read::State)
+    body_of(Reader(body), version).map_or(Read::None, Read::State)
 }
 
-fn body_of(mut body: Reader<'_>) -> Option<Found> {
+fn body_of(mut body: Reader<'_>, version: u32) -> Option<Found> {
     let id = body.u64()?;
     let epoch = body.u64()?;
     let name = String::from_utf8(body.bytes()?.to_vec()).ok()?;
@@ -140,7 +163,7 @@ fn body_of(mut body: Reader<'_>) -> Option<Found> {
     let unit_bytes = body.u32()? as usize;
     let own = body.u32()? as usize;
     let count = body.u32()? as usize;
-    let layout = Layout::new(count, parity, unit_bytes).ok()?;
+    let whole = Layout::new(count, parity, unit_bytes).ok()?;
     let mut members = Vec::new();
     for _ in 0..count {
         let id = body.u64()?;
@@ -150,16 +173,29 @@ fn body_of(mut body: Reader<'_>) -> Option<Found> {
             health: match kind {
                 0 => Health::Good,
                 1 => Health::Rebuilding(file, row),
+                3 => Health::Removed,
                 _ => Health::Failed,
             },
             path: String::from_utf8(body.bytes()?.to_vec()).ok()?,
         });
     }
+    let mut layout = || {
+        let (data, unit) = (body.u32()? as usize, body.u32()? as usize);
+        let over = Over(body.u64()?);
+        let known = (over.0 & !whole.over.0) == 0;
+        let spread = whole.spread(over).ok().filter(|_| known)?;
+        spread.striped(Some(unit), Some(data)).ok()
+    };
+    let (base, current) = match version >= WITH_LAYOUTS {
+        true => (layout()?, layout()?),
+        false => (whole, whole),
+    };
     let state = State {
         id,
         name,
         epoch,
-        layout,
+        base,
+        current,
         members,
     };
     (own < count).then_some(Found { own, state })

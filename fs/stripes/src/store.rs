@@ -145,11 +145,12 @@ impl Store {
             id: making.id,
             name: making.name.clone(),
             epoch: 0,
-            layout: making.layout,
+            base: making.layout,
+            current: making.layout,
             members: members.collect(),
         };
         let array = Array::new(state, disks.into_iter().map(Some).collect());
-        let mut names = Names::default();
+        let mut names = Names::new(making.layout, making.layout);
         names.make_root(making.uid, making.gid, clock());
         let store = Store::over(array, names, 0, clock)?;
         let events = store.array.events();
@@ -159,7 +160,8 @@ impl Store {
         }
     }
 
-    /// Opens the file system with this id; none for directories that are not there.
+    /// Opens the file system with this id, in any order of its directories; none for those that
+    /// are not there.
     ///
     /// # Errors
     /// In words.
@@ -171,16 +173,17 @@ impl Store {
         let (state, disks) = choose(id, disks)?;
         let array = Array::new(state, disks);
         for (n, member) in array.state().members.iter().enumerate() {
-            if array.disk(n).is_none() && member.health != Health::Failed {
+            let is_gone = matches!(member.health, Health::Failed | Health::Removed);
+            if array.disk(n).is_none() && !is_gone {
                 array.miss(n);
             }
         }
-        let needed = array.layout.data;
+        let needed = array.needed();
         if !array.is_usable() {
             return Err(format!(
                 "{} of {} stripe directories can be used, and {needed} are needed{}",
                 array.used(),
-                array.layout.width(),
+                array.belong().count(),
                 reasons(&array)
             ));
         }
@@ -239,12 +242,6 @@ impl Store {
             Ok(()) => Ok(store),
             Err(fault) => Err(format!("cannot begin: {fault}{}", reasons(&store.array))),
         }
-    }
-
-    /// How rows are cut.
-    #[must_use]
-    pub fn layout(&self) -> Layout {
-        self.array.layout
     }
 
     /// Lets that many threads help with long reads and writes.
@@ -340,7 +337,7 @@ impl Store {
             committer.log.put_off();
         }
         drop(committer);
-        if lock(&self.slots).kept() * self.array.layout.unit_bytes as u64 > MANY_KEPT {
+        if lock(&self.slots).kept() * self.array.slot_bytes as u64 > MANY_KEPT {
             self.give_back();
         }
         Ok(())
@@ -386,6 +383,22 @@ impl Store {
         taken.bytes.append(&mut pending.bytes);
         pending.bytes = taken.bytes;
         pending.freed.append(&mut taken.freed);
+    }
+
+    /// Brings the log away from directories that are being removed.
+    ///
+    /// # Errors
+    /// When there is no other place for it.
+    pub(crate) fn leave(&self, leaving: &[usize]) -> Result<()> {
+        let mut committer = lock(&self.committer);
+        let is_there = |log: &Log| leaving.iter().any(|n| log.is_in(*n));
+        if is_there(&committer.log) {
+            self.renew_log(&mut committer)?;
+        }
+        match is_there(&committer.log) {
+            true => Err(Fault::Broken),
+            false => Ok(()),
+        }
     }
 
     /// Writes a new log whose snapshot has everything up to now.
@@ -434,8 +447,10 @@ impl Store {
         };
         let mut files = Vec::new();
         let mut changes = Vec::new();
+        let base;
         {
             let names = self.read_names();
+            base = names.base;
             let generation = self.generation.load(Ordering::SeqCst);
             changes.push(Change::Counters(names.next_ino, generation));
             for (ino, inode) in names.after(0) {
@@ -452,6 +467,9 @@ impl Store {
         }
         for (ino, data) in files {
             let rows = names::read(&data);
+            if let Some(shape) = names::shape(&base, &rows.layout) {
+                changes.push(Change::Laid(ino, shape, vec![], true));
+            }
             let all: Vec<_> = rows.map.iter().map(|(row, at)| (*row, *at)).collect();
             for part in all.chunks(ROWS_AT_ONCE) {
                 changes.push(Change::Rows(ino, part.to_vec()));
@@ -514,12 +532,14 @@ impl Store {
         let state = self.state();
         let old = &state.members[n].path;
         let others = state.members.iter().enumerate();
-        let lacking = others.filter(|(m, member)| *m != n && member.health != Health::Good);
-        if lacking.count() + 1 > state.layout.parity {
+        let lacking = others.filter(|(m, member)| {
+            *m != n && !matches!(member.health, Health::Good | Health::Removed)
+        });
+        if lacking.count() + 1 > state.base.parity {
             return Err(format!(
                 "{old} cannot be replaced: the other directories do not have all of its data; \
                  with parity {} at most {} may be missing or in rebuild at the same time",
-                state.layout.parity, state.layout.parity
+                state.base.parity, state.base.parity
             ));
         }
         self.sync().map_err(|fault| fault.to_string())?;
@@ -565,7 +585,7 @@ impl Store {
 type Disks = Vec<Option<Arc<dyn Disk>>>;
 
 /// What happened, as the end of a message.
-fn reasons(array: &Array) -> String {
+pub(crate) fn reasons(array: &Array) -> String {
     array
         .events()
         .iter()
@@ -609,25 +629,19 @@ fn choose(id: u64, disks: Disks) -> std::result::Result<(State, Disks), String> 
                 .into(),
         );
     }
-    if disks.len() != state.layout.width() {
-        return Err(format!(
-            "{} stripe directories are named, and the file system has {}",
-            disks.len(),
-            state.layout.width()
-        ));
+    // Each says which one it is. One that was to be added, and of which nothing was stored yet, is
+    // none of them.
+    let mut used: Disks = vec![None; state.members.len()];
+    for (found, disk) in found.iter().zip(&disks) {
+        let Some(found) = found else { continue };
+        let is_right = state.members.get(found.own).is_some_and(|member| {
+            found.state.members[found.own].id == member.id
+                && !matches!(member.health, Health::Failed | Health::Removed)
+        });
+        if is_right && used[found.own].is_none() {
+            used[found.own].clone_from(disk);
+        }
     }
-    let is_right = |n: usize| {
-        found[n].as_ref().is_some_and(|found| {
-            found.own == n
-                && found.state.members[n].id == state.members[n].id
-                && state.members[n].health != Health::Failed
-        })
-    };
-    let used = disks
-        .iter()
-        .enumerate()
-        .map(|(n, disk)| disk.clone().filter(|_| is_right(n)))
-        .collect();
     Ok((state, used))
 }
 
@@ -635,7 +649,7 @@ fn choose(id: u64, disks: Disks) -> std::result::Result<(State, Disks), String> 
 fn load(array: &Array) -> std::result::Result<(Names, u64), String> {
     let mut best: Option<(Scan, usize, Part)> = None;
     let mut highest = 0;
-    for n in 0..array.layout.width() {
+    for n in array.all() {
         for part in [Part::Log(0), Part::Log(1)] {
             let Some(disk) = array.disk(n) else {
                 continue;
@@ -652,7 +666,8 @@ fn load(array: &Array) -> std::result::Result<(Names, u64), String> {
         }
     }
     let (scan, n, part) = best.ok_or("no stripe directory has a whole log")?;
-    let mut names = Names::default();
+    let state = array.state();
+    let mut names = Names::new(state.base, state.current);
     let disk = array.disk(n).ok_or("the directory with the log failed")?;
     log::replay(&*disk, part, |change| names.apply(change))
         .map_err(|error| format!("the log cannot be read: {error}"))?;

@@ -2,7 +2,7 @@
 //! it has, and the checksum of each. The record's own checksum also covers which directory and
 //! slot it is of, so that one at a wrong place is not taken for right.
 
-use margay_core_stripes::{BLOCK, Layout};
+use margay_core_stripes::BLOCK;
 
 /// Bytes before the checksums: generation, blocks, checksum of the record.
 const HEAD: usize = 16;
@@ -16,10 +16,11 @@ pub struct Record {
     pub sums: Vec<u32>,
 }
 
-/// Bytes of a record; records of consecutive slots lie one after the other.
+/// Bytes of a record in a file system with slots of this size in bytes; records of consecutive
+/// slots lie one after the other.
 #[must_use]
-pub fn record_bytes(layout: &Layout) -> usize {
-    HEAD + 4 * layout.unit_blocks()
+pub fn record_bytes(slot_bytes: usize) -> usize {
+    HEAD + 4 * (slot_bytes / BLOCK)
 }
 
 /// Checksums of the blocks of a unit; the last one may be short.

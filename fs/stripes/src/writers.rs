@@ -1,7 +1,7 @@
 //! Which ranges of a file are being changed: writes to different ranges go on at the same time, and
 //! a reader sees a write as a whole or not at all.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::array::lock;
 
@@ -9,39 +9,74 @@ use crate::array::lock;
 /// a read sees each as a whole or not at all.
 #[derive(Debug, Default)]
 pub struct Writers {
-    active: Mutex<Vec<(u64, u64)>>,
+    active: Mutex<Active>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Active {
+    /// Each with a number, which is higher for those that came later.
+    ranges: Vec<(u64, (u64, u64))>,
+    next: u64,
+}
+
+impl Active {
+    fn push(&mut self, range: (u64, u64)) -> u64 {
+        self.next += 1;
+        self.ranges.push((self.next, range));
+        self.next
+    }
+
+    fn is_changing(&self, from: u64, to: u64) -> bool {
+        let mut ranges = self.ranges.iter();
+        ranges.any(|(_, other)| other.0 < to && from < other.1)
+    }
 }
 
 /// A range that is being changed.
 pub struct Writing<'a> {
     writers: &'a Writers,
-    range: (u64, u64),
+    number: u64,
 }
 
 impl Writers {
     /// Waits until nobody changes the range, and begins to change it.
     pub fn begin(&self, from: u64, to: u64) -> Writing<'_> {
-        let mut active = self.wait(from, to);
-        active.push((from, to));
+        let number = self.wait_for(from, to).push((from, to));
         Writing {
             writers: self,
-            range: (from, to),
+            number,
+        }
+    }
+
+    /// Begins to change the whole file: who comes now waits, so that those who were there before
+    /// are soon done, however many come.
+    pub fn begin_all(&self) -> Writing<'_> {
+        let mut active = lock(&self.active);
+        let number = active.push((0, u64::MAX));
+        let are_before =
+            |active: &mut Active| active.ranges.iter().any(|(other, _)| *other < number);
+        let done = self.changed.wait_while(active, are_before);
+        drop(done.unwrap_or_else(PoisonError::into_inner));
+        Writing {
+            writers: self,
+            number,
         }
     }
 
     /// Whether somebody changes a part of the range.
     pub fn is_changing(&self, from: u64, to: u64) -> bool {
-        let active = lock(&self.active);
-        active.iter().any(|other| other.0 < to && from < other.1)
+        lock(&self.active).is_changing(from, to)
     }
 
     /// Waits until nobody changes the range.
-    pub fn wait(&self, from: u64, to: u64) -> std::sync::MutexGuard<'_, Vec<(u64, u64)>> {
-        let is_busy = |active: &mut Vec<(u64, u64)>| {
-            active.iter().any(|other| other.0 < to && from < other.1)
-        };
+    pub fn wait(&self, from: u64, to: u64) {
+        drop(self.wait_for(from, to));
+    }
+
+    fn wait_for(&self, from: u64, to: u64) -> MutexGuard<'_, Active> {
         let active = lock(&self.active);
+        let is_busy = |active: &mut Active| active.is_changing(from, to);
         let done = self.changed.wait_while(active, is_busy);
         done.unwrap_or_else(PoisonError::into_inner)
     }
@@ -50,9 +85,7 @@ impl Writers {
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
         let mut active = lock(&self.writers.active);
-        if let Some(at) = active.iter().position(|range| *range == self.range) {
-            active.swap_remove(at);
-        }
+        active.ranges.retain(|(number, _)| *number != self.number);
         drop(active);
         self.writers.changed.notify_all();
     }

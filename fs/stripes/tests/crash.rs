@@ -30,12 +30,12 @@ fn name(n: u8) -> Vec<u8> {
 }
 
 /// Changes files at random until the world ends or the steps are done.
-fn work(store: &Store, model: &mut Model, random: &mut Random, steps: usize) {
-    let row = store.state().layout.row_bytes();
+fn work(world: &mut World, store: &Store, model: &mut Model, random: &mut Random, steps: usize) {
+    let row = store.state().base.row_bytes();
     for _ in 0..steps {
         let n = random.below(4) as u8;
         let expected = model.entry(n).or_default();
-        let done = match random.below(11) {
+        let done = match random.below(13) {
             0..=4 => write(store, expected, random, n, row),
             5 => cut(store, expected, random, n, row),
             6 => unlink(store, expected, n),
@@ -55,6 +55,13 @@ fn work(store: &Store, model: &mut Model, random: &mut Random, steps: usize) {
             }
             8 => store.write_out_all(),
             9 => hole(store, expected, random, n, row),
+            10 => resize(world, store, random),
+            // A part of the moves, as when the service ends.
+            11 => {
+                let most = random.below(4);
+                let moved = std::cell::Cell::new(0);
+                store.spread(&|| moved.replace(moved.get() + 1) >= most)
+            }
             _ => store.sync().map(|()| {
                 for expected in model.values_mut() {
                     if let Some(last) = expected.since.pop() {
@@ -67,6 +74,20 @@ fn work(store: &Store, model: &mut Model, random: &mut Random, steps: usize) {
         if done.is_err() {
             return;
         }
+    }
+}
+
+/// Adds a directory, or lets one go, where there are few or many.
+fn resize(world: &mut World, store: &Store, random: &mut Random) -> Result<(), Fault> {
+    let over = store.current().over;
+    if over.count() < 4 + store.current().parity && world.disks.len() < 8 {
+        let (path, id, disk) = world.more();
+        return store.add(&path, id, disk).map_err(|_| Fault::Broken);
+    }
+    let leaving = over.numbers().nth(random.below(2) as usize);
+    match store.retire(&[leaving.unwrap_or(0)]) {
+        Err(_) if world.has_ended() => Err(Fault::Broken),
+        _ => Ok(()),
     }
 }
 
@@ -85,7 +106,13 @@ fn write(
                 ..Making::default()
             };
             expected.since.push(Some(Vec::new()));
-            store.make(ROOT, &name(n), &how)?.ino
+            let ino = store.make(ROOT, &name(n), &how)?.ino;
+            if random.below(2) == 0 {
+                let most = store.current().over.count() - store.current().parity;
+                let data = random.below(most as u64) as usize + 1;
+                store.set_stripes(ino, Some(64 << 10), Some(data))?;
+            }
+            ino
         }
     };
     let at = random.below(2 * row as u64) as usize;
@@ -204,7 +231,12 @@ fn verify(store: &Store, model: &Model, what: &str) {
 fn schedule(seed: u64, directories: usize, parity: usize, end: i64) -> bool {
     let what = format!("seed {seed}, {directories} with {parity}, end after {end}");
     let mut random = Random(seed);
-    let mut world = World::new(directories, parity, seed);
+    let slots = if seed.is_multiple_of(2) {
+        64 << 10
+    } else {
+        128 << 10
+    };
+    let mut world = World::new(directories, parity, seed).with_slots(slots);
     let store = world.create();
     let mut model = Model::new();
     if end % 3 == 1 {
@@ -212,13 +244,19 @@ fn schedule(seed: u64, directories: usize, parity: usize, end: i64) -> bool {
         store.set_helpers(2);
     }
     world.end_after(end);
-    work(&store, &mut model, &mut random, 40);
+    work(&mut world, &store, &mut model, &mut random, 40);
     let has_ended = world.has_ended();
     drop(store);
     let mut world = world.after_crash(&mut random);
     let mut lost = Vec::new();
+    // Those that belong to it.
+    let belongs = |n: &usize| {
+        let read = margay_fs_stripes::read_state(&*world.disk(*n));
+        matches!(read, Ok(margay_fs_stripes::Read::State(_)))
+    };
+    let there: Vec<usize> = (0..world.disks.len()).filter(belongs).collect();
     while lost.len() < parity {
-        let n = random.below(directories as u64) as usize;
+        let n = there[random.below(there.len() as u64) as usize];
         if !lost.contains(&n) {
             lost.push(n);
         }
@@ -243,7 +281,7 @@ fn schedule(seed: u64, directories: usize, parity: usize, end: i64) -> bool {
         again.entry(n).or_default().synced = contents;
     }
     store.sync().unwrap();
-    work(&store, &mut again, &mut random, 10);
+    work(&mut world, &store, &mut again, &mut random, 10);
     verify(&store, &again, &what);
     drop(store);
     let mut world = world.after_crash(&mut random);
@@ -284,7 +322,7 @@ fn scrambled_directories_are_refused_or_right_and_never_a_panic() {
         let mut world = World::new(directories, parity, seed);
         let store = world.create();
         let mut model = Model::new();
-        work(&store, &mut model, &mut random, 20);
+        work(&mut world, &store, &mut model, &mut random, 20);
         store.sync().unwrap();
         drop(store);
         for disk in &world.disks {

@@ -35,7 +35,7 @@ fn contents(store: &Store, ino: u64) -> Vec<u8> {
     bytes
 }
 
-fn is_read(image: &str, version: &str) {
+fn is_read(image: &str, version: &str, see: &dyn Fn(&Store, &str)) {
     for lost in [None, Some(0), Some(1), Some(2)] {
         let disks = disks(image);
         let Ok(Read::State(found)) = read_state(&*disks[0]) else {
@@ -77,6 +77,7 @@ fn is_read(image: &str, version: &str) {
         if lost.is_none() {
             assert_eq!(store.check(&|| false), Ok(vec![]), "{what}");
         }
+        see(&store, &what);
         store.write(numbers.ino, 0, b"2").unwrap();
         store.sync().unwrap();
     }
@@ -84,5 +85,41 @@ fn is_read(image: &str, version: &str) {
 
 #[test]
 fn a_file_system_of_version_1_is_read_and_written() {
-    is_read(include_str!("images/v1.txt"), "version 1");
+    is_read(include_str!("images/v1.txt"), "version 1", &|_, _| {});
+}
+
+#[test]
+fn a_file_system_of_version_2_is_read_and_written() {
+    is_read(
+        include_str!("images/v2.txt"),
+        "version 2",
+        &|store, what| {
+            let holes = store.lookup(ROOT, b"holes").unwrap().ino;
+            let bytes = contents(store, holes);
+            assert_eq!(
+                (bytes.len(), bytes[131_071], bytes[131_072]),
+                (131_073, 0, b'x'),
+                "{what}"
+            );
+            assert_eq!(store.seek(holes, 0, false), Ok(131_072));
+            assert_eq!(store.stripes(holes), Ok(store.current()));
+        },
+    );
+}
+
+#[test]
+fn a_file_system_of_version_3_is_read_and_written() {
+    is_read(
+        include_str!("images/v3.txt"),
+        "version 3",
+        &|store, what| {
+            let single = store.lookup(ROOT, b"single").unwrap().ino;
+            let file = store.lookup(single, b"file").unwrap().ino;
+            assert_eq!(contents(store, file), b"one in a row\n", "{what}");
+            for ino in [single, file] {
+                assert_eq!(store.stripes(ino).unwrap().data, 1, "{what}");
+            }
+            assert_eq!(store.current().data, 2);
+        },
+    );
 }

@@ -23,7 +23,7 @@ fn model_run(seed: u64, directories: usize, parity: usize) {
     let mut world = World::new(directories, parity, seed);
     let mut store = world.create();
     let ino = store.make(ROOT, b"file", &file_mode()).unwrap().ino;
-    let row = store.state().layout.row_bytes();
+    let row = store.state().base.row_bytes();
     let mut model: Vec<u8> = Vec::new();
     for step in 0..60 {
         match random.below(12) {
@@ -350,7 +350,7 @@ fn a_deleted_file_lives_as_long_as_somebody_has_it() {
 fn a_full_directory_is_no_failed_one_and_deleting_helps() {
     let mut world = World::new(3, 1, 1);
     let store = world.create();
-    let row = store.state().layout.row_bytes();
+    let row = store.state().base.row_bytes();
     world.limit(Some(40 << 20));
     let mut count = 0;
     let full = loop {
@@ -392,7 +392,7 @@ fn a_flipped_bit_is_served_right_found_and_mended() {
         let store = world.create();
         let file = store.make(ROOT, b"file", &file_mode()).unwrap().ino;
         let mut random = Random(5);
-        let bytes = random.bytes(3 * store.state().layout.row_bytes() + 100);
+        let bytes = random.bytes(3 * store.state().base.row_bytes() + 100);
         store.write(file, 0, &bytes).unwrap();
         store.sync().unwrap();
         for n in 0..directories {
@@ -418,7 +418,7 @@ fn a_failed_directory_is_replaced_and_rebuilt() {
     let store = world.create();
     let file = store.make(ROOT, b"file", &file_mode()).unwrap().ino;
     let mut random = Random(5);
-    let row = store.state().layout.row_bytes();
+    let row = store.state().base.row_bytes();
     let mut bytes = random.bytes(9 * row + 100);
     store.write(file, 0, &bytes).unwrap();
     store.sync().unwrap();

@@ -28,6 +28,8 @@ pub(crate) struct Hints {
     pub ind_rd_buffer_size: u64,
     /// Targets that the file is spread over.
     pub striping_factor: u32,
+    /// What the program asked for of both; 0 where it did not.
+    pub wished: Layout,
     /// Bytes on one target before the next one's; the domains of aggregators begin at multiples.
     pub striping_unit: u64,
     /// The file system has said how the file is spread, which nothing changes any more.
@@ -70,6 +72,7 @@ impl Hints {
             ds_read: Switch::Automatic,
             ind_rd_buffer_size: 4 << 20,
             striping_factor: 1,
+            wished: Layout { unit: 0, factor: 0 },
             striping_unit: 64 << 10,
             is_laid_out: false,
             file_perm: 0o666,
@@ -102,11 +105,17 @@ impl Hints {
                 "romio_ds_read" => set(&mut self.ds_read, switch(value)),
                 "ind_rd_buffer_size" => set(&mut self.ind_rd_buffer_size, number(value, 1 << 40)),
                 "striping_factor" | "striping_unit" if self.is_laid_out => {}
-                "striping_factor" => set(
-                    &mut self.striping_factor,
-                    number(value, 1 << 31).map(|n| n as u32),
-                ),
-                "striping_unit" => set(&mut self.striping_unit, number(value, 1 << 40)),
+                "striping_factor" => {
+                    let factor = number(value, 1 << 31).map(|n| n as u32);
+                    set(&mut self.striping_factor, factor);
+                    set(&mut self.wished.factor, factor);
+                }
+                "striping_unit" => {
+                    let unit = number(value, 1 << 40);
+                    set(&mut self.striping_unit, unit);
+                    let unit = unit.and_then(|unit| u32::try_from(unit).ok());
+                    set(&mut self.wished.unit, unit);
+                }
                 "file_perm" => set(
                     &mut self.file_perm,
                     u32::from_str_radix(value, 8).ok().filter(|&p| p <= 0o777),

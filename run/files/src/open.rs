@@ -328,5 +328,9 @@ fn open(name: &str, amode: i32, hints: &Hints, first: bool) -> Result<Arc<dyn St
         exclusive: first && amode & MPI_MODE_EXCL != 0,
         permissions: hints.file_perm,
     };
-    Posix.open(name, how).map_err(failed)
+    let storage = Posix.open(name, how).map_err(failed)?;
+    if how.create {
+        storage.lay_out(hints.wished);
+    }
+    Ok(storage)
 }

@@ -33,6 +33,14 @@ pub enum Action {
         /// How many directories may be lost without a loss of data: 0, 1 or 2
         #[arg(long, default_value_t = 1)]
         parity: usize,
+        /// Store each unit of data this often instead: 2 or 3 copies are parity 1 or 2 with one
+        /// unit in a row
+        #[arg(long, value_name = "NUMBER", conflicts_with_all = ["parity", "factor"],
+              value_parser = clap::value_parser!(u8).range(2..=3))]
+        copies: Option<u8>,
+        /// Units of data in a row of a file; without this as many as there are directories for
+        #[arg(long, value_name = "UNITS")]
+        factor: Option<usize>,
         /// Bytes of a stripe unit: 64K, 128K, 256K, 512K or 1M
         #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = bytes)]
         unit: usize,
@@ -95,6 +103,35 @@ pub enum Action {
         /// The new one: empty, or not there yet
         #[arg(value_hint = ValueHint::DirPath)]
         new: PathBuf,
+    },
+    /// Add or remove stripe directories, and move the files to where they belong then
+    Resize {
+        /// The parallel file system
+        name: String,
+        /// A new stripe directory: empty, or not there yet; may be repeated
+        #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+        add: Vec<PathBuf>,
+        /// A stripe directory that is to go; may be repeated
+        #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+        remove: Vec<PathBuf>,
+        /// Wait until all files are moved, and show the progress
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Show how files are striped; or set it, of new files in a directory or of an empty file
+    Stripe {
+        /// Files and directories of a mounted file system
+        #[arg(required = true, value_hint = ValueHint::AnyPath)]
+        paths: Vec<PathBuf>,
+        /// Bytes of a stripe unit: from 64K to the unit of the file system
+        #[arg(long, value_name = "BYTES", value_parser = bytes)]
+        unit: Option<usize>,
+        /// Units of data in a row
+        #[arg(long, value_name = "UNITS")]
+        factor: Option<usize>,
+        /// As the file system has it
+        #[arg(long, conflicts_with_all = ["unit", "factor"])]
+        default: bool,
     },
     /// Rebuild stripe directories that were replaced, or that failed and are there again
     Rebuild {

@@ -27,7 +27,7 @@ use values::{attr, chosen, errno, file_type};
 
 /// The extended attribute that says how files are spread: bytes of a unit and units of a row.
 /// MPI-IO asks for it.
-const LAYOUT: &[u8] = b"system.margay.layout";
+pub const LAYOUT: &str = "system.margay.layout";
 
 /// How long the kernel may keep names and attributes: there is one mount, and nobody else changes
 /// them.
@@ -538,7 +538,7 @@ impl Filesystem for Mounted {
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -546,6 +546,9 @@ impl Filesystem for Mounted {
         _: u32,
         reply: ReplyEmpty,
     ) {
+        if name == LAYOUT {
+            return empty(self.set_stripes(request.uid(), ino.0, value), reply);
+        }
         if is_foreign(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }
@@ -562,10 +565,12 @@ impl Filesystem for Mounted {
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        if name.as_bytes() == LAYOUT {
-            let layout = self.store.layout();
-            let text = format!("{} {}", layout.unit_bytes, layout.data);
-            return bytes(Ok(text.into_bytes()), size, reply);
+        if name == LAYOUT {
+            let text = self.store.stripes(ino.0).map(|layout| {
+                let text = format!("{} {}", layout.unit_bytes, layout.data);
+                text.into_bytes()
+            });
+            return bytes(text, size, reply);
         }
         if is_foreign(name) {
             return reply.error(Errno::EOPNOTSUPP);
@@ -611,6 +616,25 @@ impl Filesystem for Mounted {
             }
             Err(fault) => reply.error(errno(fault)),
         }
+    }
+}
+
+impl Mounted {
+    /// Lays out an empty file, or new files in a directory, for its owner: bytes of a unit and
+    /// units in a row, 0 for what the file system has. The kernel does not look at who sets an
+    /// attribute of the system.
+    fn set_stripes(&self, user: u32, ino: u64, value: &[u8]) -> margay_fs_stripes::Result<()> {
+        let owner = self.store.getattr(ino)?.attr.uid;
+        if user != owner && user != 0 {
+            return Err(Fault::Refused);
+        }
+        let text = std::str::from_utf8(value).ok();
+        let numbers = text.and_then(|text| text.split_once(' '));
+        let number = |text: &str| text.parse::<usize>().ok();
+        let numbers = numbers.and_then(|(unit, data)| number(unit).zip(number(data)));
+        let (unit, data) = numbers.ok_or(Fault::Invalid)?;
+        let said = |number| Some(number).filter(|number| *number > 0);
+        self.store.set_stripes(ino, said(unit), said(data))
     }
 }
 

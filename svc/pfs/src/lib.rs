@@ -14,10 +14,12 @@ mod mounts;
 mod near;
 mod quotas;
 mod registry;
+mod resize;
 mod serve;
 mod service;
 mod show;
 mod spares;
+mod stripes;
 mod top;
 mod wire;
 
@@ -68,9 +70,18 @@ fn run(action: Action) -> Result<(), String> {
             name,
             directories,
             parity,
+            copies,
+            factor,
             unit,
             spare,
-        } => create(&name, &directories, parity, unit, &spare),
+        } => {
+            let (parity, factor) = match copies {
+                Some(copies) => (usize::from(copies) - 1, Some(1)),
+                None => (parity, factor),
+            };
+            let layout = Layout::new(directories.len(), parity, unit)?.striped(None, factor)?;
+            create(&name, &directories, layout, &spare)
+        }
         Action::List => list(),
         Action::Serve {
             name,
@@ -128,38 +139,33 @@ fn run(action: Action) -> Result<(), String> {
             user,
             space,
             files,
-        } => {
-            let known = registry::find(&name)?;
-            let Some(user) = user else {
-                return ask_or_open(&known, &["quota"]);
-            };
-            let user = quotas::user(&user)?.to_string();
-            let word = |limit: Option<u64>| limit.map_or("-".into(), |limit| limit.to_string());
-            if space.is_none() && files.is_none() {
-                return Err("name a limit to be set: --space, --files or both".into());
-            }
-            ask_or_open(&known, &["quota", &user, &word(space), &word(files)])
-        }
+        } => quota(&registry::find(&name)?, user.as_deref(), space, files),
         Action::Replace { name, old, new } => {
             let known = registry::find(&name)?;
             let old = named(&known, &old)?;
             let new = registry::directory(&new)?;
             ask_or_open(&known, &["replace", &old, &new])
         }
+        Action::Resize {
+            name,
+            add,
+            remove,
+            wait,
+        } => resize(&registry::find(&name)?, &add, &remove, wait),
+        Action::Stripe {
+            paths,
+            unit,
+            factor,
+            default,
+        } => {
+            let to = (default || unit.is_some() || factor.is_some()).then_some((unit, factor));
+            paths.iter().try_for_each(|path| stripes::run(path, to))
+        }
         Action::Spare {
             name,
             directory,
             remove,
-        } => {
-            let known = registry::find(&name)?;
-            let path = registry::directory(&directory)?;
-            match (connect(&known)?, remove) {
-                (Some(stream), true) => talk(stream, &["no-spare", &path]),
-                (Some(stream), false) => talk(stream, &["spare", &path]),
-                (None, true) => spares::remove(&name, &path),
-                (None, false) => spares::add(&name, &path),
-            }
-        }
+        } => spare(&registry::find(&name)?, &directory, remove),
         Action::Top { name, once } => {
             let known = registry::find(&name)?;
             top::run(once, &|| {
@@ -179,6 +185,49 @@ fn run(action: Action) -> Result<(), String> {
     }
 }
 
+fn quota(
+    known: &Known,
+    user: Option<&str>,
+    space: Option<u64>,
+    files: Option<u64>,
+) -> Result<(), String> {
+    let Some(user) = user else {
+        return ask_or_open(known, &["quota"]);
+    };
+    let user = quotas::user(user)?.to_string();
+    let word = |limit: Option<u64>| limit.map_or("-".into(), |limit| limit.to_string());
+    if space.is_none() && files.is_none() {
+        return Err("name a limit to be set: --space, --files or both".into());
+    }
+    ask_or_open(known, &["quota", &user, &word(space), &word(files)])
+}
+
+fn resize(known: &Known, add: &[PathBuf], remove: &[PathBuf], wait: bool) -> Result<(), String> {
+    let wait = if wait { "wait" } else { "" };
+    let mut words: Vec<String> = vec!["resize".into(), wait.into()];
+    for path in add {
+        words.extend(["add".into(), registry::directory(path)?]);
+    }
+    for path in remove {
+        words.extend(["remove".into(), named(known, path)?]);
+    }
+    if words.len() > wire::MOST_WORDS as usize {
+        return Err("name at most seven directories at a time".into());
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    ask_or_open(known, &words)
+}
+
+fn spare(known: &Known, directory: &Path, is_removed: bool) -> Result<(), String> {
+    let path = registry::directory(directory)?;
+    match (connect(known)?, is_removed) {
+        (Some(stream), true) => talk(stream, &["no-spare", &path]),
+        (Some(stream), false) => talk(stream, &["spare", &path]),
+        (None, true) => spares::remove(&known.name, &path),
+        (None, false) => spares::add(&known.name, &path),
+    }
+}
+
 /// Returns a stripe directory as it is kept, by any path of it; it need not be there.
 fn named(known: &Known, path: &Path) -> Result<String, String> {
     let plain = path.to_string_lossy().trim_end_matches('/').to_owned();
@@ -191,13 +240,11 @@ fn named(known: &Known, path: &Path) -> Result<String, String> {
 fn create(
     name: &str,
     directories: &[PathBuf],
-    parity: usize,
-    unit: usize,
+    layout: Layout,
     spares: &[PathBuf],
 ) -> Result<(), String> {
-    let layout = Layout::new(directories.len(), parity, unit)?;
     make(name, directories, layout, spares)?;
-    if parity == 0 && directories.len() > 1 {
+    if layout.parity == 0 && directories.len() > 1 {
         println!("no parity: the loss of any of the directories is the loss of all data");
     }
     println!("'{name}' is made; mount it with: margay pfs mount {name} DIRECTORY");

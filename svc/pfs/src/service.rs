@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fuser::{Config, MountOption, Session, SessionACL};
-use margay_fs_stripes::{Disk, Fault, Folder, Health, Read, Store, read_state};
+use margay_fs_stripes::{Disk, Fault, Folder, Health, Read, State, Store, read_state};
 
 use crate::clients::Clients;
 use crate::disks::{Disks, Refusal};
@@ -53,9 +53,12 @@ pub struct Service {
     pub name: String,
     pub store: Arc<Store>,
     clients: Arc<Clients>,
-    disks: Disks,
+    pub(crate) disks: Disks,
     mount: Mutex<Option<Mount>>,
+    /// Rebuilds directories, and moves files after a resize.
     rebuild: Mutex<Option<JoinHandle<()>>>,
+    /// Files, or directories that are to go, wait for such a move.
+    pub(crate) is_to_spread: AtomicBool,
     rebuild_failed: Mutex<Option<String>>,
     events: Mutex<VecDeque<String>>,
     is_over: AtomicBool,
@@ -72,42 +75,54 @@ fn own_id(disk: &dyn Disk, id: u64, n: usize) -> Option<u64> {
 }
 
 /// The entry of the registry with the directories of the state in force. They differ after an end
-/// in the middle of `replace`.
+/// in the middle of `replace` or `resize`, and where somebody has moved a directory and said so in
+/// the entry.
 fn renewed(
     known: &Known,
-    disks: &mut [Option<Arc<dyn Disk>>],
+    disks: &mut Vec<Option<Arc<dyn Disk>>>,
     opener: &Disks,
 ) -> Result<Known, String> {
-    let states = disks.iter().flatten().filter_map(|disk| {
-        let Ok(Read::State(found)) = read_state(&**disk) else {
-            return None;
-        };
-        (found.state.id == known.id).then_some(found.state)
-    });
+    let found = |disk: &Arc<dyn Disk>| match read_state(&**disk) {
+        Ok(Read::State(found)) if found.state.id == known.id => Some(found),
+        _ => None,
+    };
+    let states = disks.iter().flatten().filter_map(found);
     let mut renewed = known.clone();
-    let Some(state) = states.max_by_key(|state| state.epoch) else {
+    let Some(state) = states.map(|found| found.state).max_by_key(|s| s.epoch) else {
         return Ok(renewed);
     };
+    let mut directories = Vec::new();
     for (n, member) in state.members.iter().enumerate() {
-        let Some(path) = renewed
-            .directories
-            .get_mut(n)
-            .filter(|p| **p != member.path)
-        else {
+        if member.health == Health::Removed {
             continue;
-        };
-        let Ok(disk) = opener.open(&member.path) else {
-            continue;
-        };
-        if own_id(&*disk, known.id, n) == Some(member.id) {
-            path.clone_from(&member.path);
-            disks[n] = Some(disk);
         }
+        let is_it = |disk: &Arc<dyn Disk>| own_id(&**disk, known.id, n) == Some(member.id);
+        let there = disks
+            .iter()
+            .position(|disk| disk.as_ref().is_some_and(is_it));
+        let path = match there {
+            Some(at) => known.directories.get(at).unwrap_or(&member.path),
+            None if known.directories.contains(&member.path) => &member.path,
+            None => {
+                let disk = opener.open(&member.path).ok().filter(is_it);
+                disks.push(disk);
+                &member.path
+            }
+        };
+        directories.push(path.clone());
     }
+    renewed.directories = directories;
     if renewed != *known {
         registry::write(&renewed)?;
     }
     Ok(renewed)
+}
+
+/// The directories that do not have all that they should have.
+fn lacking(state: &State) -> Vec<&str> {
+    let members = state.members.iter();
+    let lacking = members.filter(|m| !matches!(m.health, Health::Good | Health::Removed));
+    lacking.map(|member| member.path.as_str()).collect()
 }
 
 impl Service {
@@ -135,6 +150,7 @@ impl Service {
             format!("cannot use '{}': {}", known.name, all.join("; "))
         })?;
         store.set_helpers((cores() - 1).min(MOST_HELPERS));
+        let is_to_spread = store.has_to_spread();
         Ok(Arc::new(Service {
             name: known.name.clone(),
             store: Arc::new(store),
@@ -142,6 +158,7 @@ impl Service {
             disks: opener,
             mount: Mutex::default(),
             rebuild: Mutex::default(),
+            is_to_spread: AtomicBool::new(is_to_spread),
             rebuild_failed: Mutex::default(),
             // What is wrong with directories that are not used.
             events: Mutex::new(reasons.into()),
@@ -185,6 +202,7 @@ impl Service {
                 out(self.counters());
                 Ok(())
             }
+            ["resize", wait, changes @ ..] => self.resize(*wait == "wait", changes, out),
             ["rebuild", wait] => self.rebuild(*wait == "wait", out),
             ["stop"] => self.stop(),
             _ => Err(
@@ -230,7 +248,8 @@ impl Service {
     fn counters(&self) -> String {
         let state = self.store.state();
         let mut text = show::service_line(&self.store);
-        for member in &state.members {
+        let there = state.members.iter();
+        for member in there.filter(|member| member.health != Health::Removed) {
             text += &self.disks.line(&member.path, member.health);
         }
         text + &self.clients.lines()
@@ -262,7 +281,7 @@ impl Service {
         }
     }
 
-    fn event(&self, text: String) {
+    pub(crate) fn event(&self, text: String) {
         eprintln!("{text}");
         lock(&self.events).push_back(text);
     }
@@ -433,12 +452,7 @@ impl Service {
         }
         let progress = self.store.progress();
         let state = self.store.state();
-        let lacking: Vec<&str> = state
-            .members
-            .iter()
-            .filter(|member| member.health != Health::Good)
-            .map(|member| member.path.as_str())
-            .collect();
+        let lacking = lacking(&state);
         out(format!("{} rows looked at\n", progress.rows));
         if !lacking.is_empty() {
             out(format!("not complete: {}\n", lacking.join(", ")));
@@ -504,20 +518,11 @@ impl Service {
         out: &mut dyn FnMut(String),
     ) -> Result<(), String> {
         let state = self.store.state();
-        let n = state.members.iter().position(|member| member.path == old);
-        let n = n.ok_or_else(|| {
-            let all: Vec<&str> = state.members.iter().map(|m| m.path.as_str()).collect();
-            format!(
-                "{old} is no stripe directory of '{}'; they are {}",
-                self.name,
-                all.join(", ")
-            )
-        })?;
-        let is_other = state
-            .members
-            .iter()
-            .enumerate()
-            .any(|(m, member)| m != n && member.path == new);
+        let n = self.number(&state, old)?;
+        let is_other =
+            state.members.iter().enumerate().any(|(m, member)| {
+                m != n && member.path == new && member.health != Health::Removed
+            });
         if is_other {
             return Err(format!(
                 "{new} is another stripe directory of '{}'",
@@ -531,7 +536,7 @@ impl Service {
             return Err(text);
         }
         let mut known = registry::find(&self.name)?;
-        if let Some(directory) = known.directories.get_mut(n) {
+        for directory in known.directories.iter_mut().filter(|path| *path == old) {
             new.clone_into(directory);
         }
         known.spares.retain(|spare| spare != new);
@@ -575,14 +580,19 @@ impl Service {
         members.iter().any(|member| is_so(&member.health))
     }
 
-    /// Rebuilds what is to be rebuilt, unless that failed.
+    /// Whether that is so, or files are to be moved.
+    fn has_work(&self) -> bool {
+        self.is_lacking() || self.is_to_spread.load(Ordering::SeqCst)
+    }
+
+    /// Rebuilds what is to be rebuilt, and moves what is to be moved, unless that failed.
     pub fn go_on(self: &Arc<Service>) {
-        if self.is_lacking() && lock(&self.rebuild_failed).is_none() && !self.is_over() {
+        if self.has_work() && lock(&self.rebuild_failed).is_none() && !self.is_over() {
             self.start_rebuild();
         }
     }
 
-    /// Rebuilds in the background what is to be rebuilt.
+    /// Rebuilds in the background what is to be rebuilt; then moves what is to be moved.
     pub fn start_rebuild(self: &Arc<Service>) {
         let mut rebuild = lock(&self.rebuild);
         if rebuild.as_ref().is_some_and(|thread| !thread.is_finished()) {
@@ -592,13 +602,18 @@ impl Service {
         *lock(&self.rebuild_failed) = None;
         *rebuild = Some(std::thread::spawn(move || {
             // Others may be replaced meanwhile.
-            while service.is_lacking() && !service.is_over() {
-                match service.store.rebuild(&|| service.is_over()) {
+            while service.has_work() && !service.is_over() {
+                let (what, done) = if service.is_lacking() {
+                    ("rebuild", service.store.rebuild(&|| service.is_over()))
+                } else {
+                    ("resize", service.spread())
+                };
+                match done {
                     Ok(()) => {}
                     // Another walk goes on; the service's timer begins again.
                     Err(Fault::Refused) => return,
                     Err(fault) => {
-                        *lock(&service.rebuild_failed) = Some(show::walk_failed("rebuild", fault));
+                        *lock(&service.rebuild_failed) = Some(show::walk_failed(what, fault));
                         return;
                     }
                 }
@@ -606,22 +621,18 @@ impl Service {
         }));
     }
 
-    fn rebuild(
+    /// Waits until everything is rebuilt and moved, and shows how far it is.
+    pub(crate) fn wait_for_work(
         self: &Arc<Service>,
-        is_waiting: bool,
         out: &mut dyn FnMut(String),
     ) -> Result<(), String> {
-        let reasons = self.take_in_failed();
-        self.start_rebuild();
         let mut last = String::new();
         // One that came while another was ending is not forgotten, and its end is stored.
         let is_running = || {
             let rebuild = lock(&self.rebuild);
             rebuild.as_ref().is_some_and(|thread| !thread.is_finished())
         };
-        while is_waiting
-            && (is_running() || (self.is_lacking() && lock(&self.rebuild_failed).is_none()))
-        {
+        while is_running() || (self.has_work() && lock(&self.rebuild_failed).is_none()) {
             self.go_on();
             let progress = self.store.progress();
             let now = show::progress(&progress);
@@ -631,17 +642,20 @@ impl Service {
             }
             std::thread::sleep(LOOK_EVERY);
         }
+        lock(&self.rebuild_failed).clone().map_or(Ok(()), Err)
+    }
+
+    fn rebuild(
+        self: &Arc<Service>,
+        is_waiting: bool,
+        out: &mut dyn FnMut(String),
+    ) -> Result<(), String> {
+        let reasons = self.take_in_failed();
+        self.start_rebuild();
         if is_waiting {
-            if let Some(text) = lock(&self.rebuild_failed).clone() {
-                return Err(text);
-            }
+            self.wait_for_work(out)?;
             let state = self.store.state();
-            let lacking: Vec<&str> = state
-                .members
-                .iter()
-                .filter(|member| member.health != Health::Good)
-                .map(|member| member.path.as_str())
-                .collect();
+            let lacking = lacking(&state);
             if lacking.is_empty() {
                 out(format!("all directories of '{}' are complete\n", self.name));
             } else if reasons.is_empty() {

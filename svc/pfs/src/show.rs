@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use margay_core_stripes::Layout;
 use margay_fs_stripes::{Fault, Health, Progress, Store};
 
 /// Bytes with a unit.
@@ -21,9 +22,27 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
+/// What a move of files is called.
+const RESIZE: &str = "resize";
+
+/// How many units of data a row of new files has, where that is not one for each directory.
+fn factor(layout: &Layout) -> String {
+    match (layout.is_wide(), layout.data) {
+        (true, _) => String::new(),
+        (false, 1) if layout.parity > 0 => format!(", {} copies", layout.width()),
+        (false, data) => format!(", {data} in a row"),
+    }
+}
+
 /// How far a walk over all rows is.
 #[must_use]
 pub fn progress(progress: &Progress) -> String {
+    if progress.what == RESIZE {
+        return format!(
+            "{RESIZE}: {} rows copied, of about {}",
+            progress.rows, progress.all_rows
+        );
+    }
     format!(
         "{}: {} of {} rows, {} written anew ({})",
         progress.what,
@@ -41,6 +60,7 @@ pub fn health(health: Health) -> &'static str {
         Health::Good => "good",
         Health::Rebuilding(..) => "being rebuilt",
         Health::Failed => "failed",
+        Health::Removed => "removed",
     }
 }
 
@@ -64,7 +84,9 @@ pub fn service_line(store: &Store) -> String {
 pub fn walk_failed(what: &str, fault: Fault) -> String {
     match fault {
         Fault::Refused => {
-            format!("cannot {what}: a rebuild, scrub or check is going on; wait for its end")
+            format!(
+                "cannot {what}: a rebuild, resize, scrub or check is going on; wait for its end"
+            )
         }
         Fault::NoSpace => format!("cannot {what}: {fault}; free some, or use a larger directory"),
         _ => format!("cannot {what}: {fault}"),
@@ -86,11 +108,12 @@ pub fn status(
     // A string takes everything.
     let _ = writeln!(
         text,
-        "{}: {} directories, {} of them may be lost; stripe unit {}",
+        "{}: {} directories, {} of them may be lost; stripe unit {}{}",
         state.name,
-        state.members.len(),
-        state.layout.parity,
-        bytes(state.layout.unit_bytes as u64)
+        state.belong().count(),
+        state.base.parity,
+        bytes(state.current.unit_bytes as u64),
+        factor(&state.current)
     );
     let _ = match mounted {
         Some(path) => writeln!(text, "mounted at {path}"),
@@ -103,8 +126,13 @@ pub fn status(
         bytes(usage.total),
         usage.files
     );
-    for member in &state.members {
-        let _ = writeln!(text, "  {:13} {}", health(member.health), member.path);
+    for (n, member) in state.members.iter().enumerate() {
+        let how = match member.health {
+            Health::Removed => continue,
+            Health::Good if !state.current.over.has(n) => "being emptied",
+            other => health(other),
+        };
+        let _ = writeln!(text, "  {how:13} {}", member.path);
     }
     for spare in spares {
         let _ = writeln!(text, "  {:13} {spare}", "spare");
@@ -112,10 +140,10 @@ pub fn status(
     let lacking = state
         .members
         .iter()
-        .filter(|m| m.health != Health::Good)
+        .filter(|m| !matches!(m.health, Health::Good | Health::Removed))
         .count();
     if lacking > 0 {
-        let left = state.layout.parity.saturating_sub(lacking);
+        let left = state.base.parity.saturating_sub(lacking);
         let _ = writeln!(
             text,
             "degraded: {left} more may be lost without a loss of data"

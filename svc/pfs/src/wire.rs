@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 const MAGIC: [u8; 4] = *b"MPF1";
 
 /// Bounds of a request.
-const MOST_WORDS: u32 = 16;
+pub const MOST_WORDS: u32 = 16;
 const MOST_BYTES: u32 = 1 << 16;
 
 /// A part of an answer.

@@ -5,8 +5,12 @@
 use std::ffi::{CString, c_short};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fgetxattr, fstat, fsync, ftruncate, open};
+use rustix::fs::{
+    FileType, Mode, OFlags, Stat, XattrFlags, fgetxattr, fsetxattr, fstat, fsync, ftruncate,
+    getxattr, open, setxattr,
+};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::user::Mem;
@@ -49,6 +53,26 @@ pub struct Slice {
 /// An open file.
 #[derive(Debug)]
 pub struct File(OwnedFd);
+
+/// An extended attribute of a file or directory that is not longer than `most` bytes.
+///
+/// # Errors
+/// What the system says, in particular that there is none.
+pub fn attribute_of(path: &Path, name: &str, most: usize) -> io::Result<Vec<u8>> {
+    let mut value = vec![0; most];
+    let len = retry_on_intr(|| getxattr(path, name, value.as_mut_slice()))?;
+    value.truncate(len);
+    Ok(value)
+}
+
+/// Sets an extended attribute of a file or directory.
+///
+/// # Errors
+/// What the system says.
+pub fn set_attribute_of(path: &Path, name: &str, value: &[u8]) -> io::Result<()> {
+    retry_on_intr(|| setxattr(path, name, value, XattrFlags::empty()))?;
+    Ok(())
+}
 
 /// Who else may have the same range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +117,15 @@ impl File {
         let len = retry_on_intr(|| fgetxattr(&self.0, name, value.as_mut_slice())).ok()?;
         value.truncate(len);
         Some(value)
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// What the system says, in particular that the file system has no such attributes.
+    pub fn set_attribute(&self, name: &str, value: &[u8]) -> io::Result<()> {
+        retry_on_intr(|| fsetxattr(&self.0, name, value, XattrFlags::empty()))?;
+        Ok(())
     }
 
     /// Reads from `offset` on into the pieces, one after the other, until they are full or the file

@@ -41,6 +41,10 @@ const PLACES: &[(&str, &str)] = &[
         "several stripe directories are synced by a thread each, which are joined",
     ),
     (
+        "fs/stripes/src/array/writing.rs",
+        "a row is written to several stripe directories at the same time: disks that have begun",
+    ),
+    (
         "fs/stripes/src/mend.rs",
         "a rebuild pauses so that others have their share",
     ),

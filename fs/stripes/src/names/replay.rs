@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use super::layout::layout;
 use super::{Body, Folder, Inode, Names, ROOT, write};
-use crate::change::RowRef;
-use crate::change::{Attr, Change, kind};
+use crate::change::{Attr, Change, RowRef, Shape, kind};
 use crate::file::FileData;
 
 /// Slots below this are possible, so that a stored number cannot ask for all memory.
@@ -69,6 +69,7 @@ impl Names {
                     };
                 }
             }
+            Change::Laid(ino, shape, rows, is_last) => self.apply_laid(ino, shape, rows, is_last),
             Change::Counters(ino, generation) => {
                 self.next_ino = self.next_ino.max(ino);
                 self.next_generation = self.next_generation.max(generation);
@@ -97,10 +98,7 @@ impl Names {
             }),
             kind::LINK => Body::Link(target),
             kind::FILE => {
-                let data = FileData::default();
-                data.size.store(attr.size, Ordering::SeqCst);
-                data.logged_size.store(attr.size, Ordering::SeqCst);
-                data.mtime.store(attr.mtime, Ordering::SeqCst);
+                let data = FileData::new(self.base, attr.size, attr.mtime);
                 Body::File(Arc::new(data))
             }
             _ => Body::Special,
@@ -131,6 +129,22 @@ impl Names {
                 data.blocks.fetch_sub(u64::from(old), Ordering::SeqCst);
             }
         }
+    }
+
+    fn apply_laid(&mut self, ino: u64, shape: Shape, rows: Vec<(u64, RowRef)>, is_last: bool) {
+        let parts = self.parts.entry(ino).or_default();
+        parts.extend(rows);
+        if !is_last {
+            return;
+        }
+        let rows = self.parts.remove(&ino).unwrap_or_default();
+        if let (Ok(data), Some(layout)) = (self.file(ino), layout(&self.base, shape)) {
+            let mut inner = write(&data);
+            inner.layout = layout;
+            inner.map.clear();
+            data.blocks.store(0, Ordering::SeqCst);
+        }
+        self.apply_rows(ino, rows);
     }
 
     /// Slots of all rows. Entries of inodes that are not there go, as after a damaged log.

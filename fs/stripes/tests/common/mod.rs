@@ -337,6 +337,21 @@ impl World {
         }
     }
 
+    /// The same with slots of this size in bytes.
+    pub fn with_slots(mut self, bytes: usize) -> World {
+        let width = self.layout.width();
+        self.layout = Layout::new(width, self.layout.parity, bytes).unwrap();
+        self
+    }
+
+    /// Another disk, for a directory that is added.
+    pub fn more(&mut self) -> (String, u64, Arc<dyn Disk>) {
+        let n = self.disks.len();
+        self.disks.push(FaultyDisk::with(Arc::clone(&self.budget)));
+        self.lost.push(false);
+        (format!("d{n}"), 1000 + n as u64, self.disk(n))
+    }
+
     pub fn disk(&self, n: usize) -> Arc<dyn Disk> {
         Arc::clone(&self.disks[n]) as Arc<dyn Disk>
     }
