@@ -85,10 +85,15 @@ impl Hosts {
     /// Runs a command in whose words `@` stands for what all names of these hosts begin with.
     /// Returns whether it succeeded.
     pub fn works(&self, line: &str) -> bool {
-        let line = line.replace('@', &self.tag);
+        let line = self.named(line);
         let words: Vec<&str> = line.split_whitespace().collect();
         let output = Command::new(words[0]).args(&words[1..]).output();
         output.is_ok_and(|output| output.status.success())
+    }
+
+    /// A command in which `@` is replaced by what all names of these hosts begin with.
+    pub fn named(&self, line: &str) -> String {
+        line.replace('@', &self.tag)
     }
 
     /// The remote shell.

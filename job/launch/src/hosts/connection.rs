@@ -13,8 +13,23 @@ use super::stage::Sending;
 use super::wire::{self, Broken, Incoming};
 
 const READ_BYTES: usize = 64 << 10;
-/// What is kept of what a remote shell says on standard error.
+/// What is kept of what a remote shell says, on standard error and on its output.
 const COMPLAINT_BYTES: usize = 2 << 10;
+
+/// What a remote shell says, but the agent does not.
+#[derive(Default)]
+struct Said {
+    /// On standard error.
+    complaint: Vec<u8>,
+    /// On its output before an agent speaks there: greetings, questions.
+    preface: Vec<u8>,
+}
+
+/// Keeps the beginning of what is said.
+fn keep(said: &mut Vec<u8>, more: &[u8]) {
+    let room = COMPLAINT_BYTES - said.len();
+    said.extend_from_slice(&more[..more.len().min(room)]);
+}
 
 /// How far an agent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +64,7 @@ pub(super) struct Connection {
     input: Option<File>,
     output: Option<File>,
     errors: Option<File>,
-    complaint: Vec<u8>,
+    said: Said,
     incoming: Incoming,
     queue: Vec<u8>,
     sending: Sending,
@@ -93,7 +108,7 @@ impl Connection {
             output: output.map(|fd| own(fd.into())).transpose()?,
             errors: errors.map(|fd| own(fd.into())).transpose()?,
             child,
-            complaint: Vec::new(),
+            said: Said::default(),
             incoming: Incoming::default(),
             queue: Vec::new(),
             sending,
@@ -170,8 +185,7 @@ impl Connection {
         match errors.read(&mut bytes) {
             Ok(0) => self.errors = None,
             Ok(n) => {
-                let room = COMPLAINT_BYTES - self.complaint.len();
-                self.complaint.extend_from_slice(&bytes[..n.min(room)]);
+                keep(&mut self.said.complaint, &bytes[..n]);
             }
             Err(error) if is_later(&error) => {}
             Err(_) => self.errors = None,
@@ -185,7 +199,12 @@ impl Connection {
         };
         match output.read(&mut bytes) {
             Ok(0) => return Heard::End,
-            Ok(n) => self.incoming.add(&bytes[..n]),
+            Ok(n) => {
+                if self.stage == Stage::Starting {
+                    keep(&mut self.said.preface, &bytes[..n]);
+                }
+                self.incoming.add(&bytes[..n]);
+            }
             Err(error) if is_later(&error) => return Heard::Messages(Vec::new()),
             Err(_) => return Heard::End,
         }
@@ -244,13 +263,19 @@ impl Connection {
             }
         };
         while self.errors.is_some() {
-            let before = self.complaint.len();
+            let before = self.said.complaint.len();
             self.read_errors();
-            if self.complaint.len() == before {
+            if self.said.complaint.len() == before {
                 break;
             }
         }
-        let said = String::from_utf8_lossy(&self.complaint);
+        let mut said = String::from_utf8_lossy(&self.said.complaint).into_owned();
+        if self.stage == Stage::Starting {
+            said.push('\n');
+            said += &String::from_utf8_lossy(&self.said.preface);
+        }
+        // A greeting may have colours.
+        said.retain(|c| c == '\n' || !c.is_control());
         let said: Vec<&str> = said
             .lines()
             .map(str::trim)
