@@ -295,6 +295,28 @@ fn a_quota_refuses_what_is_too_much_and_is_kept() {
         &["quota", "scratch", "--user", &user, "--space", "x"],
         "no limit",
     );
+    // A group that nobody here is in, by the group of a directory.
+    let shared = place.mount().join("folder");
+    if std::os::unix::fs::chown(&shared, None, Some(54_321)).is_ok() {
+        set(&["--files", "none"]);
+        tool("chmod", &["g+s", "mnt/folder"], place.folder.path());
+        let words = ["quota", "scratch", "--group", "54321", "--space", "1M"];
+        place.pfs(&[words.as_slice(), &["--files", "2"]].concat());
+        let path = shared.join("file");
+        assert!(fs::write(&path, &bytes).is_err_and(is_over));
+        assert!(fs::write(shared.join("more"), b"").is_err_and(is_over));
+        let quota = place.pfs(&["quota", "scratch"]);
+        let line = quota.lines().find(|line| line.contains("group 54321"));
+        assert!(
+            line.is_some_and(|line| line.ends_with(" of 1.0 MiB, 2 of 2 files")),
+            "{quota}"
+        );
+    }
+    place.refused(&["quota", "scratch", "--files", "1"], "--user or --group");
+    place.refused(
+        &["quota", "scratch", "--group", "no-such", "--files", "1"],
+        "no group",
+    );
     place.pfs(&["check", "scratch"]);
     place.pfs(&["stop", "scratch"]);
 }

@@ -1,7 +1,7 @@
-//! What users are charged: quotas are set and shown, and checked before something is written or
-//! made. What a user has is counted when it is asked for, and what is written and made meanwhile is
-//! added, so nothing that frees space has to know of quotas: before something is refused, it is
-//! counted again.
+//! What users and groups are charged: quotas are set and shown, and checked before something is
+//! written or made. What one has is counted when it is asked for, and what is written and made
+//! meanwhile is added, so nothing that frees space has to know of quotas: before something is
+//! refused, it is counted again.
 
 use std::collections::BTreeMap;
 use std::sync::MutexGuard;
@@ -14,25 +14,25 @@ use crate::change::Change;
 use crate::fault::{Fault, Result};
 use crate::file::FileData;
 use crate::names::{ROOT, read};
-use crate::quota::{ATTRIBUTE, Amount, Quota, Users, count, encode};
+use crate::quota::{ATTRIBUTE, Amount, Owner, Owners, Quota, count, encode};
 use crate::store::Store;
 
-/// Users that have quotas, at most.
-const MOST_USERS: usize = 1000;
+/// Users and groups that have quotas, at most.
+const MOST_OWNERS: usize = 1000;
 
 impl Store {
-    /// Sets the limits of a user; 0 is no limit.
+    /// Sets the limits of a user or group; 0 is no limit.
     ///
     /// # Errors
-    /// When too many users have limits.
-    pub fn set_quota(&self, user: u32, limit: Amount) -> Result<()> {
-        let mut users = lock(&self.quotas.users);
-        let mut limits = users.limits.clone();
+    /// When too many have limits.
+    pub fn set_quota(&self, owner: Owner, limit: Amount) -> Result<()> {
+        let mut owners = lock(&self.quotas.owners);
+        let mut limits = owners.limits.clone();
         match limit == Amount::default() {
-            true => drop(limits.remove(&user)),
-            false => drop(limits.insert(user, limit)),
+            true => drop(limits.remove(&owner)),
+            false => drop(limits.insert(owner, limit)),
         }
-        if limits.len() > MOST_USERS {
+        if limits.len() > MOST_OWNERS {
             return Err(Fault::Invalid);
         }
         let change = Change::Attribute(ROOT, ATTRIBUTE.to_vec(), encode(&limits));
@@ -44,84 +44,84 @@ impl Store {
         self.quotas
             .are_there
             .store(!limits.is_empty(), Ordering::SeqCst);
-        users.limits = limits;
-        users.counted = None;
-        drop(users);
+        owners.limits = limits;
+        owners.counted = None;
+        drop(owners);
         self.commit()
     }
 
-    /// The users that have limits or files.
+    /// The users and groups that have limits or files.
     #[must_use]
     pub fn quotas(&self) -> Vec<Quota> {
         let used = count(&self.read_names());
-        let limits = lock(&self.quotas.users).limits.clone();
-        let mut all: BTreeMap<u32, Quota> = BTreeMap::new();
-        for user in used.keys().chain(limits.keys()) {
+        let limits = lock(&self.quotas.owners).limits.clone();
+        let mut all: BTreeMap<Owner, Quota> = BTreeMap::new();
+        for owner in used.keys().chain(limits.keys()) {
             let quota = Quota {
-                user: *user,
-                limit: limits.get(user).copied().unwrap_or_default(),
-                used: used.get(user).copied().unwrap_or_default(),
+                owner: *owner,
+                limit: limits.get(owner).copied().unwrap_or_default(),
+                used: used.get(owner).copied().unwrap_or_default(),
             };
-            all.insert(*user, quota);
+            all.insert(*owner, quota);
         }
         all.into_values().collect()
     }
 
-    /// Adds what a user is going to have. No lock is held.
+    /// Adds what the owners of a file are going to have. No lock is held.
     ///
     /// # Errors
-    /// When it is more than the user may have.
-    fn charge(&self, user: u32, more: Amount) -> Result<()> {
-        let mut users = lock(&self.quotas.users);
-        let Some(limit) = users.limits.get(&user).copied() else {
-            return Ok(());
-        };
-        if users.counted.is_some() && users.add(user, more, limit) {
+    /// When it is more than one of them may have.
+    fn charge(&self, user: u32, group: u32, more: Amount) -> Result<()> {
+        let mut owners = lock(&self.quotas.owners);
+        let limited = [Owner::User(user), Owner::Group(group)];
+        let mut limited = Vec::from(limited);
+        limited.retain(|owner| owners.limits.contains_key(owner));
+        if limited.is_empty() || owners.counted.is_some() && owners.add(&limited, more) {
             return Ok(());
         }
         // Something may have been deleted, or written over.
-        users = self.recount(users)?;
-        match users.add(user, more, limit) {
+        owners = self.recount(owners)?;
+        match owners.add(&limited, more) {
             true => Ok(()),
             false => Err(Fault::OverQuota),
         }
     }
 
-    /// Counts again what users have, if there was any change.
-    fn recount<'a>(&'a self, mut users: MutexGuard<'a, Users>) -> Result<MutexGuard<'a, Users>> {
+    /// Counts again what everybody has, if there was any change.
+    fn recount<'a>(&'a self, mut owners: MutexGuard<'a, Owners>) -> Result<MutexGuard<'a, Owners>> {
         let waits = self.waiting() > 0;
         if waits {
             // What waits in memory has no blocks yet.
-            drop(users);
+            drop(owners);
             self.write_out_all()?;
-            users = lock(&self.quotas.users);
+            owners = lock(&self.quotas.owners);
         }
         let now = self.changes();
-        if users.counted != Some(now) || users.has_added {
-            users.used = count(&self.read_names());
-            users.counted = Some(now);
-            users.has_added = false;
+        if owners.counted != Some(now) || owners.has_added {
+            owners.used = count(&self.read_names());
+            owners.counted = Some(now);
+            owners.has_added = false;
         }
-        Ok(users)
+        Ok(owners)
     }
 
-    /// Forgets what users have, as when a file gets another owner.
+    /// Forgets what everybody has, as when a file gets another owner.
     pub(crate) fn forget_counts(&self) {
         if self.has_quotas() {
-            lock(&self.quotas.users).counted = None;
+            lock(&self.quotas.owners).counted = None;
         }
     }
 
     /// Adds a new file.
     ///
     /// # Errors
-    /// When it is more than that user may have.
-    pub(crate) fn charge_file(&self, user: u32) -> Result<()> {
+    /// When it is more than that user or group may have.
+    pub(crate) fn charge_file(&self, user: u32, group: u32) -> Result<()> {
         if !self.has_quotas() {
             return Ok(());
         }
         let one = Amount { bytes: 0, files: 1 };
-        self.charge(user, one)
+        self.charge(user, group, one)
     }
 
     /// Whether anybody has a quota.
@@ -132,7 +132,7 @@ impl Store {
     /// Adds what the owner of a file is going to have when it is written.
     ///
     /// # Errors
-    /// When it is more than that user may have.
+    /// When it is more than that user or the group of the file may have.
     pub(crate) fn charge_write(
         &self,
         ino: u64,
@@ -143,12 +143,12 @@ impl Store {
         if !self.has_quotas() {
             return Ok(());
         }
-        let user = self.read_names().get(ino)?.attr.uid;
+        let attr = self.read_names().get(ino)?.attr;
         let bytes = self.growth(data, offset, len);
         if bytes == 0 {
             return Ok(());
         }
-        self.charge(user, Amount { bytes, files: 0 })
+        self.charge(attr.uid, attr.gid, Amount { bytes, files: 0 })
     }
 
     /// Bytes by which the blocks of a file grow, at most, when it is written.

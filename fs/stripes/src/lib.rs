@@ -42,7 +42,7 @@ pub use folder::Folder;
 pub use holes::Allocating;
 pub use names::{Entry, Making, ROOT, Renaming, Setting};
 pub use ops::{Known, Usage};
-pub use quota::{Amount, Quota};
+pub use quota::{Amount, Owner, Quota};
 pub use state::{Found, Health, Member, Read, State, read as read_state};
 pub use store::{Clock, Making as StoreMaking, Progress, Store};
 pub use watched::{Watched, in_time};

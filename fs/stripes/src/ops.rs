@@ -142,7 +142,7 @@ impl Store {
             names.set(ino, &how, changes)?;
             known(names, ino)
         })?;
-        if how.uid.is_some() {
+        if how.uid.is_some() || how.gid.is_some() {
             self.forget_counts();
         }
         Ok(known)
@@ -155,7 +155,8 @@ impl Store {
     pub fn make(&self, folder: u64, name: &[u8], how: &Making) -> Result<Known> {
         let mut how = how.clone();
         how.now = self.now();
-        self.charge_file(how.uid)?;
+        let group = self.read_names().group_of_new(folder, how.gid)?;
+        self.charge_file(how.uid, group)?;
         let known = self.change(|names, changes| {
             let ino = names.make(folder, name, &how, changes)?;
             pin(names, ino);

@@ -7,7 +7,7 @@ mod common;
 use common::{FaultyDisk, Random, World};
 
 use margay_fs_stripes::{
-    Allocating, Amount, Fault, Health, Making, Part, ROOT, Renaming, Setting, kind,
+    Allocating, Amount, Fault, Health, Making, Owner, Part, ROOT, Renaming, Setting, kind,
 };
 
 fn file_mode() -> Making {
@@ -537,7 +537,7 @@ fn a_user_has_no_more_than_the_quota_and_what_goes_makes_room() {
         bytes: 8 << 20,
         files: 3,
     };
-    store.set_quota(7, limit).unwrap();
+    store.set_quota(Owner::User(7), limit).unwrap();
     let ino = store.make(ROOT, b"a", &file(7)).unwrap().ino;
     let bytes = vec![1; 3 << 20];
     // Small parts wait in memory; they count as well.
@@ -564,7 +564,8 @@ fn a_user_has_no_more_than_the_quota_and_what_goes_makes_room() {
     let room = |store: &margay_fs_stripes::Store| {
         store.sync().unwrap();
         let all = store.quotas();
-        let of = |user| all.iter().find(|quota| quota.user == user).copied();
+        let is = |quota: &&margay_fs_stripes::Quota, user| quota.owner == Owner::User(user);
+        let of = |user| all.iter().find(|quota| is(quota, user)).copied();
         (of(7).unwrap(), of(8).unwrap())
     };
     let (seven, eight) = room(&store);
@@ -592,8 +593,68 @@ fn a_user_has_no_more_than_the_quota_and_what_goes_makes_room() {
     store.sync().unwrap();
     drop(store);
     let store = world.open();
-    assert_eq!(store.quotas().last().map(|quota| quota.limit), Some(limit));
+    let all = store.quotas();
+    let seven = all.iter().find(|quota| quota.owner == Owner::User(7));
+    assert_eq!(seven.map(|quota| quota.limit), Some(limit));
     assert_eq!(store.write(ino, 5 << 20, b"x"), Err(Fault::OverQuota));
-    store.set_quota(7, Amount::default()).unwrap();
+    store.set_quota(Owner::User(7), Amount::default()).unwrap();
     store.write(ino, 5 << 20, b"x").unwrap();
+}
+
+#[test]
+fn a_group_has_no_more_than_its_quota_whoever_of_it_writes() {
+    let mut world = World::new(4, 1, 7);
+    let store = world.create();
+    let how = |kind, uid, gid| Making {
+        mode: kind | 0o775,
+        uid,
+        gid,
+        ..Making::default()
+    };
+    let limit = Amount {
+        bytes: 2 << 20,
+        files: 4,
+    };
+    let folder = store.make(ROOT, b"ours", &how(kind::FOLDER | 0o2000, 1, 50));
+    let folder = folder.unwrap().ino;
+    store.set_quota(Owner::Group(50), limit).unwrap();
+    // What is made there belongs to the group, and so do directories in it.
+    let inner = store
+        .make(folder, b"inner", &how(kind::FOLDER, 2, 9))
+        .unwrap();
+    let first = store.make(inner.ino, b"a", &how(kind::FILE, 1, 9)).unwrap();
+    let second = store.make(folder, b"b", &how(kind::FILE, 2, 9)).unwrap();
+    assert_eq!((inner.attr.gid, first.attr.gid), (50, 50));
+    let third = store.make(folder, b"c", &how(kind::FILE, 3, 9));
+    assert_eq!(third, Err(Fault::OverQuota));
+    let bytes = vec![1; 1 << 20];
+    store.write(first.ino, 0, &bytes).unwrap();
+    store.write(second.ino, 0, &bytes).unwrap();
+    assert_eq!(
+        store.write(second.ino, 1 << 20, b"x"),
+        Err(Fault::OverQuota)
+    );
+    // A user's own limit holds as well, and neither takes from the other.
+    store
+        .set_quota(Owner::User(2), Amount { bytes: 1, files: 0 })
+        .unwrap();
+    let given = Setting {
+        gid: Some(9),
+        ..Setting::default()
+    };
+    store.setattr(first.ino, &given, None).unwrap();
+    assert_eq!(
+        store.write(second.ino, 1 << 20, b"x"),
+        Err(Fault::OverQuota)
+    );
+    store.set_quota(Owner::User(2), Amount::default()).unwrap();
+    store.write(second.ino, 1 << 20, b"x").unwrap();
+    store.sync().unwrap();
+    drop(store);
+    let all = world.open().quotas();
+    let group = all
+        .iter()
+        .find(|quota| quota.owner == Owner::Group(50))
+        .unwrap();
+    assert_eq!((group.limit, group.used.files), (limit, 3));
 }

@@ -164,18 +164,21 @@ pub enum Action {
         #[arg(long)]
         once: bool,
     },
-    /// Show how much each user stores, or limit that
+    /// Show how much each user and group stores, or limit that
     Quota {
         /// The parallel file system
         name: String,
         /// Whose limits are set: a name or a number
         #[arg(long, value_name = "USER")]
         user: Option<String>,
-        /// The bytes that the user may store, such as 500M, 10G or 1T; `none` for no limit
-        #[arg(long, value_name = "BYTES", requires = "user", value_parser = limit)]
+        /// The limits of a group are set instead: a name or a number
+        #[arg(long, value_name = "GROUP", conflicts_with = "user")]
+        group: Option<String>,
+        /// The bytes that the user or group may store, such as 500M, 10G or 1T; `none` for no limit
+        #[arg(long, value_name = "BYTES", value_parser = limit)]
         space: Option<u64>,
-        /// The files and directories that the user may have; `none` for no limit
-        #[arg(long, value_name = "NUMBER", requires = "user", value_parser = limit)]
+        /// The files and directories that the user or group may have; `none` for no limit
+        #[arg(long, value_name = "NUMBER", value_parser = limit)]
         files: Option<u64>,
     },
     /// Look at all data and write what is damaged anew

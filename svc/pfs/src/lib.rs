@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use clap::FromArgMatches;
 use margay_core_stripes::Layout;
-use margay_fs_stripes::{Disk, Folder, Store, StoreMaking};
+use margay_fs_stripes::{Disk, Folder, Owner, Store, StoreMaking};
 pub use margay_svc_pfs_options::PROGRAM;
 use margay_svc_pfs_options::{Action, PfsOptions, command};
 use margay_sys_os::process::{beside, open_log};
@@ -101,30 +101,7 @@ fn run(action: Action) -> Result<(), String> {
             serving,
         } => {
             let known = registry::find(&name)?;
-            let shown = directory.display();
-            clear_dead(&known)?;
-            if mounts::is_dead(&directory) {
-                return Err(format!(
-                    "cannot mount at {shown}: the service of what is mounted there has died; unmount that: \
-                     fusermount3 -u {shown}, or umount {shown}"
-                ));
-            }
-            let path = fs::canonicalize(&directory)
-                .map_err(|error| format!("cannot mount at {shown}: {error}"))?;
-            let path = path
-                .into_os_string()
-                .into_string()
-                .map_err(|_| format!("cannot mount at {shown}: its path is not UTF-8"))?;
-            let is_new = connect(&known)?.is_none();
-            if is_new {
-                start(&known, serving.deadline)?;
-            }
-            let mounted = ask(&known, &["mount", &path, &atime]);
-            if is_new && mounted.is_err() {
-                // Nobody has asked for the service alone. Why it cannot end is another matter.
-                let _ = ask(&known, &["stop"]);
-            }
-            mounted
+            mount(&known, &directory, &atime, serving.deadline)
         }
         Action::Stop { name } => {
             show_kept(io::stderr());
@@ -137,9 +114,17 @@ fn run(action: Action) -> Result<(), String> {
         Action::Quota {
             name,
             user,
+            group,
             space,
             files,
-        } => quota(&registry::find(&name)?, user.as_deref(), space, files),
+        } => {
+            let owner = match (user, group) {
+                (Some(user), _) => Some(Owner::User(quotas::user(&user)?)),
+                (None, Some(group)) => Some(Owner::Group(quotas::group(&group)?)),
+                (None, None) => None,
+            };
+            quota(&registry::find(&name)?, owner, space, files)
+        }
         Action::Replace { name, old, new } => {
             let known = registry::find(&name)?;
             let old = named(&known, &old)?;
@@ -185,21 +170,52 @@ fn run(action: Action) -> Result<(), String> {
     }
 }
 
+/// Mounts a file system at a directory; its service is started where it does not run.
+fn mount(known: &Known, directory: &Path, atime: &str, deadline: u64) -> Result<(), String> {
+    let shown = directory.display();
+    clear_dead(known)?;
+    if mounts::is_dead(directory) {
+        return Err(format!(
+            "cannot mount at {shown}: the service of what is mounted there has died; unmount that: \
+             fusermount3 -u {shown}, or umount {shown}"
+        ));
+    }
+    let path =
+        fs::canonicalize(directory).map_err(|error| format!("cannot mount at {shown}: {error}"))?;
+    let path = path
+        .into_os_string()
+        .into_string()
+        .map_err(|_| format!("cannot mount at {shown}: its path is not UTF-8"))?;
+    let is_new = connect(known)?.is_none();
+    if is_new {
+        start(known, deadline)?;
+    }
+    let mounted = ask(known, &["mount", &path, atime]);
+    if is_new && mounted.is_err() {
+        // Nobody has asked for the service alone. Why it cannot end is another matter.
+        let _ = ask(known, &["stop"]);
+    }
+    mounted
+}
+
 fn quota(
     known: &Known,
-    user: Option<&str>,
+    owner: Option<Owner>,
     space: Option<u64>,
     files: Option<u64>,
 ) -> Result<(), String> {
-    let Some(user) = user else {
-        return ask_or_open(known, &["quota"]);
+    let Some(owner) = owner else {
+        return match (space, files) {
+            (None, None) => ask_or_open(known, &["quota"]),
+            _ => Err("say whose limits these are: --user or --group".into()),
+        };
     };
-    let user = quotas::user(user)?.to_string();
     let word = |limit: Option<u64>| limit.map_or("-".into(), |limit| limit.to_string());
     if space.is_none() && files.is_none() {
         return Err("name a limit to be set: --space, --files or both".into());
     }
-    ask_or_open(known, &["quota", &user, &word(space), &word(files)])
+    let words = ["quota", &owner.to_string(), &word(space), &word(files)];
+    ask_or_open(known, &words)
 }
 
 fn resize(known: &Known, add: &[PathBuf], remove: &[PathBuf], wait: bool) -> Result<(), String> {

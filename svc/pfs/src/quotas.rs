@@ -1,14 +1,15 @@
-//! How much each user stores and may store: the command `quota`, and lines of `status`.
+//! How much each user and group stores and may store: the command `quota`, and lines of `status`.
 
 use std::fmt::Write;
 use std::fs;
 
-use margay_fs_stripes::{Amount, Quota, Store};
+use margay_fs_stripes::{Amount, Owner, Quota, Store};
 
 use crate::show;
 
-/// The file with the names of users.
+/// The files with the names of users and groups.
 const USERS: &str = "/etc/passwd";
+const GROUPS: &str = "/etc/group";
 
 /// The number of a user, by that or by name.
 ///
@@ -16,14 +17,27 @@ const USERS: &str = "/etc/passwd";
 /// In words, when there is none.
 pub fn user(text: &str) -> Result<u32, String> {
     let all = fs::read_to_string(USERS).unwrap_or_default();
+    number(&all, text).ok_or_else(|| {
+        format!("there is no user '{text}' in {USERS}; name one that is there, or write the number")
+    })
+}
+
+/// The number of a group, by that or by name.
+///
+/// # Errors
+/// In words, when there is none.
+pub fn group(text: &str) -> Result<u32, String> {
+    let all = fs::read_to_string(GROUPS).unwrap_or_default();
+    number(&all, text).ok_or_else(|| {
+        format!(
+            "there is no group '{text}' in {GROUPS}; name one that is there, or write the number"
+        )
+    })
+}
+
+fn number(all: &str, text: &str) -> Option<u32> {
     let number = text.parse().ok();
-    number
-        .or_else(|| find(&all, text, 0, 2)?.parse().ok())
-        .ok_or_else(|| {
-            format!(
-                "there is no user '{text}' in {USERS}; name one that is there, or write the number"
-            )
-        })
+    number.or_else(|| find(all, text, 0, 2)?.parse().ok())
 }
 
 /// A field of the line of which another field is `text`.
@@ -34,33 +48,43 @@ fn find<'a>(all: &'a str, text: &str, by: usize, field: usize) -> Option<&'a str
     line.get(field).copied()
 }
 
-/// Sets limits of a user; those that are empty stay as they are.
+/// Sets limits of a user or group; those that are empty stay as they are.
 ///
 /// # Errors
 /// In words.
-pub fn set(store: &Store, user: &str, space: &str, files: &str) -> Result<(), String> {
-    let unknown = |_| format!("'{user}' is no number of a user");
-    let number = user.parse().map_err(unknown)?;
+pub fn set(store: &Store, owner: &str, space: &str, files: &str) -> Result<(), String> {
+    let unknown = || format!("'{owner}' is no number of a user or group");
+    let owner = Owner::parse(owner).ok_or_else(unknown)?;
     let mut limit = (store.quotas().iter())
-        .find(|quota| quota.user == number)
+        .find(|quota| quota.owner == owner)
         .map_or_else(Amount::default, |quota| quota.limit);
     limit.bytes = space.parse().unwrap_or(limit.bytes);
     limit.files = files.parse().unwrap_or(limit.files);
     store
-        .set_quota(number, limit)
-        .map_err(|fault| format!("the limits of user {user} cannot be set: {fault}"))
+        .set_quota(owner, limit)
+        .map_err(|fault| format!("the limits of {} cannot be set: {fault}", shown(owner)))
 }
 
-/// A line for each user: those with limits, or all.
+/// A user or group, by name where there is one.
+fn shown(owner: Owner) -> String {
+    let (file, number, before) = match owner {
+        Owner::User(number) => (USERS, number, ""),
+        Owner::Group(number) => (GROUPS, number, "group "),
+    };
+    let all = fs::read_to_string(file).unwrap_or_default();
+    let number = number.to_string();
+    let name = find(&all, &number, 2, 0).unwrap_or(&number);
+    format!("{before}{name}")
+}
+
+/// A line for each user and group: those with limits, or all.
 pub fn lines(store: &Store, are_all: bool) -> String {
-    let names = fs::read_to_string(USERS).unwrap_or_default();
     let mut text = String::new();
-    for Quota { user, limit, used } in store.quotas() {
+    for Quota { owner, limit, used } in store.quotas() {
         if !are_all && limit == Amount::default() {
             continue;
         }
-        let number = user.to_string();
-        let name = find(&names, &number, 2, 0).unwrap_or(&number);
+        let name = shown(owner);
         let bytes = match limit.bytes {
             0 => String::new(),
             most => format!(" of {}", show::bytes(most)),

@@ -6,6 +6,16 @@ use crate::change::{Attr, Change, kind};
 use crate::fault::{Fault, Result};
 
 impl Names {
+    /// The group of a new file, which is that of its directory where that has set-group-id.
+    pub fn group_of_new(&self, folder: u64, group: u32) -> Result<u32> {
+        let parent = self.get(folder)?.attr;
+        Ok(if parent.mode & SETGID != 0 {
+            parent.gid
+        } else {
+            group
+        })
+    }
+
     /// Makes a file, directory, link or special file.
     pub fn make(
         &mut self,
@@ -41,7 +51,7 @@ impl Names {
                 None => how.mode & !(how.umask & 0o777),
             },
             uid: how.uid,
-            gid: how.gid,
+            gid: self.group_of_new(folder, how.gid)?,
             nlink: if is_folder { 2 } else { 1 },
             rdev: how.rdev,
             size: 0,
@@ -49,11 +59,8 @@ impl Names {
             mtime: how.now,
             ctime: how.now,
         };
-        if parent.mode & SETGID != 0 {
-            attr.gid = parent.gid;
-            if is_folder {
-                attr.mode |= SETGID;
-            }
+        if parent.mode & SETGID != 0 && is_folder {
+            attr.mode |= SETGID;
         }
         let ino = self.next_ino;
         self.record(Change::Inode(ino, attr, how.target.clone()), out);
