@@ -29,7 +29,7 @@ SEND(MPI_Rsend)
         void *site = SITE_OF_CALLER;                                                                                   \
         margay_check_record(BEFORE, #name, site, 0, DATA "iih", OF(buf, count, datatype), peer, tag, comm);            \
         int code = AS_PROGRAM(PNAMED(name)(buf, count, datatype, peer, tag, comm, request));                           \
-        if (code == MPI_SUCCESS) {                                                                                     \
+        if (code == MPI_SUCCESS && peer != MPI_PROC_NULL) {                                                            \
             margay_check_begin(*request, use, buf, count, datatype);                                                   \
         }                                                                                                              \
         margay_check_record(AFTER, #name, site, code, "h", code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL);         \
@@ -81,6 +81,9 @@ int NAMED(MPI_Sendrecv)(const void *sendbuf, COUNT sendcount, MPI_Datatype sendt
          ("S", code == MPI_SUCCESS, status));
 }
 
+#ifndef MARGAY_CHECK_AGAIN
+#define EXCHANGED sendbuf, sendcount, sendtype, dest, recvbuf, recvcount, recvtype, source
+#endif
 int NAMED(MPI_Isendrecv)(const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf,
                          COUNT recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
                          MPI_Request *request)
@@ -90,7 +93,7 @@ int NAMED(MPI_Isendrecv)(const void *sendbuf, COUNT sendcount, MPI_Datatype send
                                comm, request),
          (DATA "ii" DATA "iih", OF(sendbuf, sendcount, sendtype), dest, sendtag, OF(recvbuf, recvcount, recvtype), source,
           recvtag, comm),
-         ("h", code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL));
+         ("h", code == MPI_SUCCESS ? margay_check_exchange(*request, EXCHANGED) : MPI_REQUEST_NULL));
 }
 
 int NAMED(MPI_Sendrecv_replace)(void *buf, COUNT count, MPI_Datatype datatype, int dest, int sendtag, int source,
@@ -172,15 +175,16 @@ FORMS(MPI_Alltoall, MPI_Ialltoall, MPI_Alltoall_init,
 /* With counts of their own for each rank: these are read only where they mean something, at the root. */
 #ifndef MARGAY_CHECK_AGAIN
 #define VARIED "h" COUNTS "HhBHihh"
-#define VARIED_LAST "hBHh" COUNTS "Hihh"
+#define VARIED_LAST "hBHh" COUNTS "Hihh" DISPS
 #define VARIED_BOTH "h" COUNTS "Hh" COUNTS "Hihh"
+#define VARIED_PLACED VARIED_BOTH DISPS
 #endif
 FORMS(MPI_Gatherv, MPI_Igatherv, MPI_Gatherv_init,
       (const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype, void *recvbuf, const COUNT recvcounts[],
        const DISP displs[], MPI_Datatype recvtype, int root, MPI_Comm comm),
       (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm), VARIED_LAST,
       ALONE(sendbuf, sendcount, sendtype), recvbuf, margay_check_size_at(comm, root), recvcounts, 1,
-      ((MPI_Datatype[]){recvtype}), root, NO_OP, comm)
+      ((MPI_Datatype[]){recvtype}), root, NO_OP, comm, margay_check_size_at(comm, root), displs)
 FORMS(MPI_Scatterv, MPI_Iscatterv, MPI_Scatterv_init,
       (const void *sendbuf, const COUNT sendcounts[], const DISP displs[], MPI_Datatype sendtype, void *recvbuf,
        COUNT recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm),
@@ -192,13 +196,14 @@ FORMS(MPI_Allgatherv, MPI_Iallgatherv, MPI_Allgatherv_init,
        const DISP displs[], MPI_Datatype recvtype, MPI_Comm comm),
       (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm), VARIED_LAST,
       ALONE(sendbuf, sendcount, sendtype), recvbuf, margay_check_size(comm), recvcounts, 1,
-      ((MPI_Datatype[]){recvtype}), NO_ROOT, NO_OP, comm)
+      ((MPI_Datatype[]){recvtype}), NO_ROOT, NO_OP, comm, margay_check_size(comm), displs)
 FORMS(MPI_Alltoallv, MPI_Ialltoallv, MPI_Alltoallv_init,
       (const void *sendbuf, const COUNT sendcounts[], const DISP sdispls[], MPI_Datatype sendtype, void *recvbuf,
        const COUNT recvcounts[], const DISP rdispls[], MPI_Datatype recvtype, MPI_Comm comm),
-      (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm), VARIED_BOTH, sendbuf,
+      (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm), VARIED_PLACED, sendbuf,
       sendbuf == MPI_IN_PLACE ? 0 : margay_check_size(comm), sendcounts, 1, ((MPI_Datatype[]){sendtype}), recvbuf,
-      margay_check_size(comm), recvcounts, 1, ((MPI_Datatype[]){recvtype}), NO_ROOT, NO_OP, comm)
+      margay_check_size(comm), recvcounts, 1, ((MPI_Datatype[]){recvtype}), NO_ROOT, NO_OP, comm, margay_check_size(comm),
+      rdispls)
 FORMS(MPI_Alltoallw, MPI_Ialltoallw, MPI_Alltoallw_init,
       (const void *sendbuf, const COUNT sendcounts[], const WDISP sdispls[], const MPI_Datatype sendtypes[], void *recvbuf,
        const COUNT recvcounts[], const WDISP rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm),
@@ -354,10 +359,11 @@ int NAMED(MPI_Op_create)(USER_FUNCTION *function, int commute, MPI_Op *op)
     obuf, NUMBER(ocount), otype, rbuf, NUMBER(rcount), rtype, rank, (int64_t)disp, NUMBER(tcount),                     \
         (int64_t)margay_check_extent(ttype, win), ttype, op, win
 #define NO_RESULT NULL, 0, MPI_DATATYPE_NULL
+#define NOTHING (NO_RESULT)
 #endif
 
 #ifndef MARGAY_CHECK_AGAIN
-#define ACCESSES(name, rname, parameters, arguments, parts, sent)                                                      \
+#define ACCESSES(name, rname, parameters, arguments, parts, sent, got)                                                 \
     int NAMED(name)(UNPACK parameters)                                                                                 \
     {                                                                                                                  \
         void *site = SITE_OF_CALLER;                                                                                   \
@@ -365,39 +371,51 @@ int NAMED(MPI_Op_create)(USER_FUNCTION *function, int commute, MPI_Op *op)
         int code = AS_PROGRAM(PNAMED(name)(UNPACK arguments));                                                         \
         if (code == MPI_SUCCESS && rank >= 0) {                                                                        \
             margay_check_put(site, win, rank, UNPACK sent);                                                            \
+            margay_check_watch(SENDS, #name, site, MPI_REQUEST_NULL, win, rank, UNPACK sent);                          \
+            margay_check_watch(RECEIVES, #name, site, MPI_REQUEST_NULL, win, rank, UNPACK got);                        \
         }                                                                                                              \
         margay_check_record(AFTER, #name, site, code, "");                                                             \
         return code;                                                                                                   \
     }                                                                                                                  \
     int NAMED(rname)(UNPACK parameters, MPI_Request * request)                                                         \
     {                                                                                                                  \
-        CALL(#rname, PNAMED(rname)(UNPACK arguments, request), (ACCESS, PARTS parts),                                  \
-             ("h", code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL));                                                \
+        void *site = SITE_OF_CALLER;                                                                                   \
+        margay_check_record(BEFORE, #rname, site, 0, ACCESS, PARTS parts);                                             \
+        int code = AS_PROGRAM(PNAMED(rname)(UNPACK arguments, request));                                               \
+        if (code == MPI_SUCCESS && *request != MPI_REQUEST_NULL) {                                                     \
+            margay_check_watch(SENDS, #rname, site, *request, win, rank, UNPACK sent);                                 \
+            margay_check_watch(RECEIVES, #rname, site, *request, win, rank, UNPACK got);                               \
+        }                                                                                                              \
+        margay_check_record(AFTER, #rname, site, code, "h", code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL);        \
+        return code;                                                                                                   \
     }
 #endif
 ACCESSES(MPI_Put, MPI_Rput,
          (const void *obuf, COUNT ocount, MPI_Datatype otype, int rank, MPI_Aint disp, COUNT tcount, MPI_Datatype ttype,
           MPI_Win win),
          (obuf, ocount, otype, rank, disp, tcount, ttype, win),
-         (obuf, ocount, otype, NULL, 0, MPI_DATATYPE_NULL, rank, disp, tcount, ttype, NULL, win), (obuf, ocount, otype))
+         (obuf, ocount, otype, NULL, 0, MPI_DATATYPE_NULL, rank, disp, tcount, ttype, NULL, win), (obuf, ocount, otype), NOTHING)
 ACCESSES(MPI_Get, MPI_Rget,
          (void *rbuf, COUNT rcount, MPI_Datatype rtype, int rank, MPI_Aint disp, COUNT tcount, MPI_Datatype ttype,
           MPI_Win win),
          (rbuf, rcount, rtype, rank, disp, tcount, ttype, win),
-         (NULL, 0, MPI_DATATYPE_NULL, rbuf, rcount, rtype, rank, disp, tcount, ttype, NULL, win), (NULL, 0, MPI_DATATYPE_NULL))
+         (NULL, 0, MPI_DATATYPE_NULL, rbuf, rcount, rtype, rank, disp, tcount, ttype, NULL, win), NOTHING,
+         (rbuf, rcount, rtype))
 ACCESSES(MPI_Accumulate, MPI_Raccumulate,
          (const void *obuf, COUNT ocount, MPI_Datatype otype, int rank, MPI_Aint disp, COUNT tcount, MPI_Datatype ttype,
           MPI_Op op, MPI_Win win),
          (obuf, ocount, otype, rank, disp, tcount, ttype, op, win),
-         (obuf, ocount, otype, NULL, 0, MPI_DATATYPE_NULL, rank, disp, tcount, ttype, op, win), (obuf, ocount, otype))
+         (obuf, ocount, otype, NULL, 0, MPI_DATATYPE_NULL, rank, disp, tcount, ttype, op, win), (obuf, ocount, otype), NOTHING)
 ACCESSES(MPI_Get_accumulate, MPI_Rget_accumulate,
          (const void *obuf, COUNT ocount, MPI_Datatype otype, void *rbuf, COUNT rcount, MPI_Datatype rtype, int rank,
           MPI_Aint disp, COUNT tcount, MPI_Datatype ttype, MPI_Op op, MPI_Win win),
          (obuf, ocount, otype, rbuf, rcount, rtype, rank, disp, tcount, ttype, op, win),
-         (obuf, ocount, otype, rbuf, rcount, rtype, rank, disp, tcount, ttype, op, win), (NULL, 0, MPI_DATATYPE_NULL))
+         (obuf, ocount, otype, rbuf, rcount, rtype, rank, disp, tcount, ttype, op, win), NOTHING, (rbuf, rcount, rtype))
 
 #ifndef MARGAY_CHECK_AGAIN
-#define NEW_WINDOW(base, size) ("hhll", code == MPI_SUCCESS ? *win : MPI_WIN_NULL, base, (int64_t)size, (int64_t)disp_unit)
+#define NEW_WINDOW(base, size)                                                                                          \
+    ("hhll", code == MPI_SUCCESS ? margay_check_watch_window(*win, base, (int64_t)size) : MPI_WIN_NULL, base,          \
+     (int64_t)size, (int64_t)disp_unit)
 #endif
 int NAMED(MPI_Win_create)(void *base, MPI_Aint size, UNIT disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win *win)
 {

@@ -1,6 +1,7 @@
 /* The functions of MPI that `mpiexec -check` looks at: each writes a record, calls the library's own function (PMPI_), and
  * writes another record. What the records mean is core/check's business. */
 #include "record.h"
+#include "watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #define NAMED(name) name
 #define PNAMED(name) P##name
 #define COUNTS "A"
+#define DISPS "D"
 #define USER_FUNCTION MPI_User_function
 #include "counted.h"
 
@@ -24,6 +26,7 @@
 #undef NAMED
 #undef PNAMED
 #undef COUNTS
+#undef DISPS
 #undef USER_FUNCTION
 #define COUNT MPI_Count
 #define DISP MPI_Aint
@@ -33,6 +36,7 @@
 #define NAMED(name) name##_c
 #define PNAMED(name) P##name##_c
 #define COUNTS "B"
+#define DISPS "E"
 #define USER_FUNCTION MPI_User_function_c
 #define MARGAY_CHECK_AGAIN
 #include "counted.h"
@@ -80,6 +84,14 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status)
     return code;
 }
 
+/* Which requests a call that failed has completed is not known. */
+static void end_failed(int code, int count, const MPI_Request *requests)
+{
+    for (int i = 0; code != MPI_SUCCESS && requests != NULL && i < count; i++) {
+        margay_watch_end(requests[i]);
+    }
+}
+
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 {
     WITH_STATUS(status);
@@ -91,6 +103,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
         margay_check_record(AFTER, "MPI_Test", site, code, "HS", 1, &before, 1, status);
         margay_check_end(1, &before, request);
     }
+    end_failed(code, 1, &before);
     return code;
 }
 
@@ -140,6 +153,7 @@ int MPI_Testall(int count, MPI_Request *requests, int *flag, MPI_Status *statuse
                             statuses == MPI_STATUSES_IGNORE ? 0 : count, statuses);
         margay_check_end(count, before, requests);
     }
+    end_failed(code, count, before);
     free(own);
     free(before);
     return code;
@@ -153,6 +167,7 @@ static void one_done(const char *name, void *site, int code, int count, int inde
         margay_check_record(AFTER, name, site, code, "HS", 1, &before[index], code == MPI_SUCCESS, status);
         margay_check_end(1, &before[index], &requests[index]);
     }
+    end_failed(code, count, before);
     free(before);
 }
 
@@ -195,6 +210,7 @@ static void some_done(const char *name, void *site, int code, int count, int don
             margay_check_end(1, &before[at], &requests[at]);
         }
     }
+    end_failed(code, count, before);
     free(before);
 }
 
@@ -239,6 +255,45 @@ int MPI_Startall(int count, MPI_Request *requests)
 {
     CALL("MPI_Startall", (margay_check_restart(count, requests), PMPI_Startall(count, requests)), ("H", count, requests),
          ("H", count, requests));
+}
+
+#define AS_CALLED(invoke) (margay_called_from(SITE_OF_CALLER), INSIDE(invoke))
+
+/* A request of which one of these says that it is complete is left with its handle, but its memory is the program's. */
+int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
+{
+    int code = AS_CALLED(PMPI_Request_get_status(request, flag, status));
+    if (code == MPI_SUCCESS && *flag) {
+        margay_watch_end(request);
+    }
+    return code;
+}
+
+int MPI_Request_get_status_all(int count, const MPI_Request requests[], int *flag, MPI_Status *statuses)
+{
+    int code = AS_CALLED(PMPI_Request_get_status_all(count, requests, flag, statuses));
+    for (int i = 0; code == MPI_SUCCESS && *flag && i < count; i++) {
+        margay_watch_end(requests[i]);
+    }
+    return code;
+}
+
+int MPI_Request_get_status_any(int count, const MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+{
+    int code = AS_CALLED(PMPI_Request_get_status_any(count, requests, index, flag, status));
+    if (code == MPI_SUCCESS && *flag && *index >= 0 && *index < count) {
+        margay_watch_end(requests[*index]);
+    }
+    return code;
+}
+
+int MPI_Request_get_status_some(int count, const MPI_Request requests[], int *done, int *indices, MPI_Status *statuses)
+{
+    int code = AS_CALLED(PMPI_Request_get_status_some(count, requests, done, indices, statuses));
+    for (int i = 0; code == MPI_SUCCESS && i < *done; i++) {
+        margay_watch_end(requests[indices[i]]);
+    }
+    return code;
 }
 
 /* Probes: what they find is a message that a receive takes later. */
@@ -318,7 +373,7 @@ int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request)
 #define NEW_COMM(name, parent, invoke, before)                                                                         \
     void *site = SITE_OF_CALLER;                                                                                       \
     margay_check_record(BEFORE, name, site, 0, UNPACK before);                                                         \
-    int code = invoke;                                                                                                 \
+    int code = INSIDE(invoke);                                                                                         \
     MPI_Comm made = code == MPI_SUCCESS ? *newcomm : MPI_COMM_NULL;                                                    \
     margay_check_keep(made);                                                                                           \
     margay_check_record(AFTER, name, site, code, "hhG", made, parent, made);                                           \
@@ -435,10 +490,15 @@ int MPI_Comm_disconnect(MPI_Comm *comm)
 FREE(MPI_Type_free, MPI_Datatype)
 FREE(MPI_Group_free, MPI_Group)
 FREE(MPI_Op_free, MPI_Op)
-FREE(MPI_Win_free, MPI_Win)
 FREE(MPI_File_close, MPI_File)
 FREE(MPI_Info_free, MPI_Info)
 FREE(MPI_Errhandler_free, MPI_Errhandler)
+
+int MPI_Win_free(MPI_Win *win)
+{
+    MPI_Win before = *win;
+    CALL("MPI_Win_free", (margay_watch_freed(before), PMPI_Win_free(win)), ("h", before), ("h", before));
+}
 
 #define MAKE(name, type, null, parameters, arguments)                                                                  \
     int name(UNPACK parameters, type *made)                                                                            \
@@ -483,17 +543,27 @@ int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win *win)
          ("hllh", NULL, NUMBER(0), NUMBER(1), comm), NEW_WINDOW(NULL, -1));
 }
 
+/* One element, fetched into the caller's memory. */
+#define FETCH(name, invoke, op)                                                                                        \
+    void *site = SITE_OF_CALLER;                                                                                       \
+    margay_check_record(BEFORE, name, site, 0, ACCESS, PARTS(obuf, 1, datatype, rbuf, 1, datatype, rank, disp, 1,      \
+                                                            datatype, op, win));                                       \
+    int code = AS_PROGRAM(invoke);                                                                                     \
+    if (code == MPI_SUCCESS) {                                                                                         \
+        margay_check_watch(RECEIVES, name, site, MPI_REQUEST_NULL, win, rank, rbuf, 1, datatype);                      \
+    }                                                                                                                  \
+    margay_check_record(AFTER, name, site, code, "");                                                                  \
+    return code
+
 int MPI_Fetch_and_op(const void *obuf, void *rbuf, MPI_Datatype datatype, int rank, MPI_Aint disp, MPI_Op op, MPI_Win win)
 {
-    CALL("MPI_Fetch_and_op", PMPI_Fetch_and_op(obuf, rbuf, datatype, rank, disp, op, win),
-         (ACCESS, PARTS(obuf, 1, datatype, rbuf, 1, datatype, rank, disp, 1, datatype, op, win)), (""));
+    FETCH("MPI_Fetch_and_op", PMPI_Fetch_and_op(obuf, rbuf, datatype, rank, disp, op, win), op);
 }
 
 int MPI_Compare_and_swap(const void *obuf, const void *compare, void *rbuf, MPI_Datatype datatype, int rank, MPI_Aint disp,
                          MPI_Win win)
 {
-    CALL("MPI_Compare_and_swap", PMPI_Compare_and_swap(obuf, compare, rbuf, datatype, rank, disp, win),
-         (ACCESS, PARTS(obuf, 1, datatype, rbuf, 1, datatype, rank, disp, 1, datatype, MPI_REPLACE, win)), (""));
+    FETCH("MPI_Compare_and_swap", PMPI_Compare_and_swap(obuf, compare, rbuf, datatype, rank, disp, win), MPI_REPLACE);
 }
 
 /* `target`: with which rank the call completes operations; ALL_TARGETS, or NO_TARGET. */

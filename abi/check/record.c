@@ -1,5 +1,6 @@
 /* Records of calls, written to the socket on which the checker listens. */
 #include "record.h"
+#include "watch.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -180,6 +181,11 @@ static void put_items(const char *items, va_list list)
         case 't':
             put_text(va_arg(list, const char *));
             break;
+        case 'D':
+        case 'E':
+            (void)va_arg(list, int);
+            (void)va_arg(list, const void *);
+            break;
         }
     }
 }
@@ -303,6 +309,7 @@ void margay_check_record(enum margay_check_phase phase, const char *name, void *
     if (!margay_check_is_on() || is_inside) {
         return;
     }
+    margay_watch_say();
     is_inside = 1;
     va_list list;
     va_start(list, items);

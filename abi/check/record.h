@@ -5,7 +5,7 @@
 #include <mpi.h>
 #include <stdint.h>
 
-enum margay_check_phase { BEFORE = 'b', AFTER = 'a', SITE = 's', HELLO = 'h', CHANGED = 'c' };
+enum margay_check_phase { BEFORE = 'b', AFTER = 'a', SITE = 's', HELLO = 'h', CHANGED = 'c', TOUCHED = 't', UNWATCHED = 'u' };
 
 /* Writes a record. The items follow as `items` says:
  *   h  a handle or an address        i  an int              l  a 64-bit number
@@ -14,6 +14,7 @@ enum margay_check_phase { BEFORE = 'b', AFTER = 'a', SITE = 's', HELLO = 'h', CH
  *   G  an MPI_Comm: the world ranks of its group, those of its remote group, whether it has one
  *   g  an MPI_Group: the world ranks of its members
  *   t  a text
+ *   D  int n, const int *: displacements, and E  int n, const MPI_Aint *: for the hooks alone, not recorded
  * No item stands for nothing when the checker does not run. */
 void margay_check_record(enum margay_check_phase phase, const char *name, void *site, int code, const char *items, ...);
 
@@ -32,11 +33,19 @@ void margay_check_begin_collective(const char *name, MPI_Request request, const 
 void margay_check_restart(int count, const MPI_Request *requests);
 /* Looks at the buffers of requests before the program waits for them or asks for them. */
 void margay_check_look(void *site, int count, const MPI_Request *requests);
+/* A use of memory that has been reported where it happened is not reported again. */
+void margay_check_was_touched(MPI_Request request, const void *buffer);
 /* The handles of requests after a call that may have completed some of them: `after` are those that are left. */
 void margay_check_end(int count, const MPI_Request *before, const MPI_Request *after);
 
 /* What a call puts or accumulates must stay as it is until a call that completes it. */
 void margay_check_put(void *site, MPI_Win win, int rank, const void *buffer, MPI_Count count, MPI_Datatype datatype);
+/* The program's own loads and stores are looked at: where an access to a window has its data, and where a window is. */
+void margay_check_watch(enum margay_check_use use, const char *name, void *site, MPI_Request request, MPI_Win win, int rank,
+                        const void *buffer, MPI_Count count, MPI_Datatype datatype);
+MPI_Request margay_check_exchange(MPI_Request request, const void *sent, MPI_Count sent_count, MPI_Datatype sent_type, int dest,
+                                  const void *received, MPI_Count received_count, MPI_Datatype received_type, int source);
+MPI_Win margay_check_watch_window(MPI_Win win, void *base, int64_t bytes);
 /* The program is about to complete its operations with a rank, or with all (-1); -2: with none. */
 void margay_check_synchronize(void *site, MPI_Win win, int rank);
 
@@ -61,7 +70,16 @@ const void *margay_program_address(const void *address);
 #define SITE_OF_CALLER ((void *)margay_program_address(__builtin_return_address(0)))
 /* The library's own function, which takes the call for the program's: its reports name the line there, not this library. */
 void margay_called_from(const void *address);
-#define AS_PROGRAM(invoke) (margay_called_from(site), invoke)
+#define AS_PROGRAM(invoke) (margay_called_from(site), INSIDE(invoke))
+
+/* What a thread accesses within a call of MPI is not the program's: how many calls it is in. */
+extern _Thread_local int margay_check_depth;
+static inline int margay_check_left(int code)
+{
+    margay_check_depth--;
+    return code;
+}
+#define INSIDE(invoke) margay_check_left((margay_check_depth++, invoke))
 
 /* The call itself, a record before it and one after it. */
 #define CALL(name, invoke, before, after)                                                                             \

@@ -1,23 +1,26 @@
 //! `mpiexec -check`: each kind of error is found with its lines, and nothing in a right program.
 
-use std::path::PathBuf;
 use std::process::Output;
 
 use margay_tests::jobs::text;
 use margay_tests::{command, program, run, scratch, stage, succeed};
 
-/// The program with one error for each name.
+/// A program with one error for each name.
 struct Wrong {
     folder: tempfile::TempDir,
 }
 
 impl Wrong {
     fn build() -> Wrong {
+        Wrong::build_of("wrong.c", "-O0")
+    }
+
+    fn build_of(source: &str, optimized: &str) -> Wrong {
         let folder = scratch();
         succeed(
             command(stage().join("bin/mpicc"), 60)
-                .arg("-g")
-                .arg(source())
+                .args(["-g", optimized, "-pthread"])
+                .arg(program("check").join(source))
                 .arg("-o")
                 .arg(folder.path().join("wrong")),
         );
@@ -33,19 +36,31 @@ impl Wrong {
     }
 }
 
-fn source() -> PathBuf {
-    program("check").join("wrong.c")
-}
-
 /// `wrong.c:12`: the line that the comment marks.
 fn line(mark: &str) -> String {
-    let text = std::fs::read_to_string(source()).unwrap();
+    line_of("wrong.c", mark)
+}
+
+fn line_of(source: &str, mark: &str) -> String {
+    let text = std::fs::read_to_string(program("check").join(source)).unwrap();
     let wanted = format!("/* LINE {mark} */");
     let at = text
         .lines()
         .position(|line| line.ends_with(&wanted))
         .unwrap();
-    format!("wrong.c:{}", at + 1)
+    format!("{source}:{}", at + 1)
+}
+
+const NOT_LOOKED_AT: &str = "check: loads and stores of the program are not looked at: ";
+
+/// Whether this system lets the program's own loads and stores be looked at; says why not.
+fn sees_loads(loads: &Wrong) -> bool {
+    let said = text(&loads.run("loaded"));
+    let why = said.lines().find(|line| line.contains(NOT_LOOKED_AT));
+    if let Some(why) = why {
+        eprintln!("skipped: {why}");
+    }
+    why.is_none()
 }
 
 #[test]
@@ -149,4 +164,90 @@ fn a_fortran_program_has_its_own_lines() {
             .all(|place| line.contains(place))
     };
     assert!(mismatch.is_some_and(names), "{said}");
+}
+
+#[test]
+fn loads_and_stores_of_memory_in_use_are_found_with_their_lines() {
+    for optimized in ["-O0", "-O2"] {
+        let loads = Wrong::build_of("loads.c", optimized);
+        if !sees_loads(&loads) {
+            return;
+        }
+        for (what, kind, operation) in [
+            ("loaded", "buffer in use", "received into"),
+            ("stored", "buffer in use", "received into"),
+            ("end", "buffer in use", "received into"),
+            ("copied", "buffer in use", "received into"),
+            ("sent", "buffer in use", "sent call"),
+            ("persistent", "buffer in use", "persistent call"),
+            ("collective", "buffer in use", "collective call"),
+            ("got", "buffer in use", "got call"),
+            ("put", "buffer in use", "put call"),
+            ("fenced", "conflicting accesses", "fenced call"),
+            ("locked", "conflicting accesses", "locked call"),
+            ("thread", "buffer in use", "thread call"),
+        ] {
+            let output = loads.run(what);
+            let said = text(&output);
+            assert!(!output.status.success(), "{what}, {optimized}: {said}");
+            let places = [what, operation].map(|mark| format!("{} ", line_of("loads.c", mark)));
+            let is_it = |said: &str| {
+                said.contains(&format!("check: {kind}: "))
+                    && places.iter().all(|place| said.contains(place))
+            };
+            assert!(said.lines().any(is_it), "{what}, {optimized}: {said}");
+            let summary = format!("check: 1 error found: 1 {kind}");
+            assert!(said.contains(&summary), "{what}, {optimized}: {said}");
+        }
+    }
+}
+
+#[test]
+fn the_right_twins_of_these_programs_are_right() {
+    for optimized in ["-O0", "-O3"] {
+        let loads = Wrong::build_of("loads.c", optimized);
+        for what in [
+            "loaded_right",
+            "sent_right",
+            "persistent_right",
+            "collective_right",
+            "got_right",
+            "put_right",
+            "fenced_right",
+            "locked_right",
+            "waits_right",
+            "thread_right",
+            "beside_right",
+        ] {
+            let output = loads.run(what);
+            let said = text(&output);
+            assert!(output.status.success(), "{what}, {optimized}: {said}");
+            assert!(said.contains("check: no errors found"), "{what}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_system_that_refuses_is_named_once_and_a_program_keeps_its_signal() {
+    let loads = Wrong::build_of("loads.c", "-O0");
+    let refused = Wrong::build_of("refused.c", "-O0");
+    let output = run(command(refused.folder.path().join("wrong"), 60)
+        .arg(stage().join("bin/mpiexec"))
+        .args(["-n", "3", "-check"])
+        .arg(loads.folder.path().join("wrong"))
+        .arg("loaded"));
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches(NOT_LOOKED_AT).count(), 1, "{said}");
+    assert!(said.contains("check: no errors found"), "{said}");
+    if cfg!(target_arch = "x86_64") {
+        assert!(said.contains("kernel.perf_event_paranoid"), "{said}");
+        let said = text(&loads.run("signal"));
+        assert!(said.contains("uses SIGTRAP itself"), "{said}");
+        assert!(said.contains("trapped 0 times, then 1"), "{said}");
+    }
+    let output = loads.run("crash");
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(128 + 5), "{said}");
+    assert!(said.contains("was killed by SIGTRAP"), "{said}");
 }

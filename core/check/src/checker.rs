@@ -104,6 +104,7 @@ impl Checker {
             self.stuck();
         }
         self.incomplete_collectives(is_good);
+        self.late_conflicts();
         let silent = (self.processes.iter())
             .filter(|p| p.is_initialized && !p.is_finalized && is_good)
             .map(|p| (p.rank, p.last.clone()));
@@ -139,11 +140,12 @@ impl Checker {
 
     fn handle(&mut self, process: usize, record: &Record) {
         match record.phase {
-            Phase::Site => {}
+            Phase::Site | Phase::Unwatched => {}
             Phase::Hello => self.hello(process, record),
             Phase::Before => self.before(process, record),
             Phase::After => self.after(process, record),
             Phase::Changed => self.changed(process, record),
+            Phase::Touched => self.touched(process, record),
         }
     }
 
@@ -208,6 +210,44 @@ impl Checker {
         let own = &mut self.processes[process];
         let problems: Vec<Finding> = own.running.drain().filter_map(|(_, r)| r.problem).collect();
         problems.into_iter().for_each(|p| self.report(p));
+    }
+
+    /// The program has itself loaded from or stored to memory that MPI is using.
+    fn touched(&mut self, process: usize, record: &Record) {
+        let own = &self.processes[process];
+        let rank = own.rank;
+        let at = |address: u64| Part::Site(Site { process, address });
+        let (what, why) = match record.name.as_str() {
+            "load" | "store" => return self.touches_window(process, record),
+            "sent" => (
+                "the store ",
+                ", which may still be sent; wait for the request first, or send from a copy",
+            ),
+            "received" => (
+                "the load or store ",
+                ", which may not have been received; wait for the request first",
+            ),
+            "put" => (
+                "the store ",
+                ", which may still be read; end the epoch or flush first",
+            ),
+            _ => (
+                "the load or store ",
+                ", which may not have been written; end the epoch or flush first",
+            ),
+        };
+        let of = match record.text(1) {
+            "" => (record.list(0).first())
+                .and_then(|handle| own.requests.get(&(*handle as u64)))
+                .map(|request| request.call.clone()),
+            name => Some(own.call(process, name, record.handle(0))),
+        };
+        let Some(of) = of else {
+            return;
+        };
+        let mut found = Finding::new(Kind::Buffer).say(format!("rank {rank}: {what}"));
+        found.parts.push(at(record.site));
+        self.report(found.say(" uses the buffer of ").call(&of).say(why));
     }
 
     fn changed(&mut self, process: usize, record: &Record) {

@@ -25,6 +25,7 @@ mod calls;
 mod checker;
 mod comm;
 mod finding;
+mod local;
 mod messages;
 mod objects;
 mod record;

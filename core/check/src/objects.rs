@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use crate::finding::Call;
+use crate::finding::{Call, Finding};
 use crate::state::Moment;
 use crate::types::Data;
 
@@ -114,6 +114,20 @@ pub struct Window {
     pub members: Vec<u32>,
     pub units: BTreeMap<usize, i64>,
     pub accesses: Vec<Access>,
+    /// How often each process has got from it.
+    pub gets: BTreeMap<usize, u32>,
+    /// Conflicts with loads and stores of the owner, until it is known whether the processes have
+    /// other means to order them.
+    pub late: Vec<Late>,
+}
+
+/// A conflict of a load or store of a window's owner with an access of another process.
+pub struct Late {
+    pub owner: usize,
+    pub other: usize,
+    /// What another process gets may be what it waits for, when it gets it again.
+    pub is_void_if_got_again: bool,
+    pub found: Finding,
 }
 
 pub struct Access {
@@ -127,6 +141,10 @@ pub struct Access {
     /// How many fences its process had made before it.
     pub after: u32,
     pub by: By,
+    /// A load or store of the window's owner.
+    pub is_local: bool,
+    /// Its process has learned nothing of others by a lock or by what it got from the window.
+    pub is_first: bool,
     pub began: Moment,
     pub ended: Option<Moment>,
 }

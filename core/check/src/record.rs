@@ -3,7 +3,8 @@
 //! ```text
 //! u32   bytes that follow
 //! u8    phase: 'b' before the call, 'a' after it, 's' where an address is, 'h' who it is,
-//!       'c' a buffer of an open request has changed
+//!       'c' a buffer of an open request has changed, 't' the program has loaded from or stored to
+//!       memory that MPI is using, 'u' its loads and stores are not looked at
 //! u8    bytes of the name
 //! ...   name: MPI_Send; functions of large counts have that of their small ones
 //! u64   address of the call: the instruction behind it
@@ -26,6 +27,8 @@ pub enum Phase {
     Site,
     Hello,
     Changed,
+    Touched,
+    Unwatched,
 }
 
 /// What a record says.
@@ -58,6 +61,8 @@ impl Record {
             b's' => Phase::Site,
             b'h' => Phase::Hello,
             b'c' => Phase::Changed,
+            b't' => Phase::Touched,
+            b'u' => Phase::Unwatched,
             _ => return None,
         };
         let length = usize::from(rest.take(1)?[0]);

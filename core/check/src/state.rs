@@ -131,6 +131,8 @@ pub struct OwnWindow {
     pub start: Option<Call>,
     pub post: Option<Call>,
     pub lock_all: Option<Call>,
+    /// It has ended a lock, or has got data: what it does may depend on what others have done.
+    pub has_learned: bool,
     /// By target: the call, and whether it is exclusive.
     pub locks: BTreeMap<i64, (Call, bool)>,
 }

@@ -4,7 +4,8 @@ use margay_core_datatype::Basic;
 
 use crate::checker::Checker;
 use crate::finding::{Call, Finding, Kind};
-use crate::objects::{Access, By, What, Window};
+use crate::local::late;
+use crate::objects::{Access, By, Late, What, Window};
 use crate::record::Record;
 use crate::state::*;
 
@@ -168,6 +169,7 @@ impl Checker {
             }
             "MPI_Win_unlock" => {
                 own.locks.remove(&first);
+                own.has_learned = true;
                 completes = Some(first);
             }
             "MPI_Win_lock_all" => {
@@ -176,6 +178,7 @@ impl Checker {
             }
             "MPI_Win_unlock_all" => {
                 own.lock_all = None;
+                own.has_learned = true;
                 completes = Some(-1);
             }
             "MPI_Win_start" => {
@@ -317,6 +320,12 @@ impl Checker {
             None => By::Nothing,
         };
         let fences = is_fence_epoch.then_some(after);
+        let is_first = !own.has_learned;
+        let is_get = matches!(record.name.as_str(), "MPI_Get" | "MPI_Rget");
+        own.has_learned |= is_get;
+        if is_get {
+            *self.windows[id].gets.entry(process).or_default() += 1;
+        }
         self.uses_of_access(process, record, &call);
         if !matches!(
             record.name.as_str(),
@@ -356,6 +365,8 @@ impl Checker {
                 by
             },
             began,
+            is_local: false,
+            is_first,
             ended: None,
         };
         self.enter(id, new);
@@ -363,28 +374,31 @@ impl Checker {
     }
 
     /// Enters an access, and looks for others that conflict with it.
-    fn enter(&mut self, id: usize, new: Access) {
+    pub(crate) fn enter(&mut self, id: usize, new: Access) {
         let rank = self.processes[new.process].rank;
         let target = new.target;
         let found = (self.windows[id].accesses.iter())
             .find(|old| self.conflict(old, &new))
             .map(|old| {
-                Finding::new(Kind::Conflict)
+                let found = Finding::new(Kind::Conflict)
                     .say(format!("rank {}: ", self.processes[old.process].rank))
                     .call(&old.call)
                     .say(format!(" and rank {rank}: "))
                     .call(&new.call)
                     .say(format!(
                         " access the same bytes of the window of rank {target}, and nothing orders them; separate them by a synchronization, or use MPI_Accumulate"
-                    ))
+                    ));
+                (found, late(old, &new))
             });
         let accesses = &mut self.windows[id].accesses;
         if accesses.len() == MOST_ACCESSES {
             accesses.drain(..MOST_ACCESSES / 2);
         }
         accesses.push(new);
-        if let Some(found) = found {
-            self.report(found);
+        match found {
+            Some((found, Some(late))) => self.windows[id].late.push(Late { found, ..late }),
+            Some((found, None)) => self.report(found),
+            None => {}
         }
     }
 
@@ -424,6 +438,8 @@ impl Checker {
                     Some(_) => By::Shared,
                     None => By::Nothing,
                 },
+                is_local: false,
+                is_first: false,
                 ended: until.is_none().then(|| began.clone()),
                 began,
             };
@@ -445,6 +461,9 @@ impl Checker {
         if is_apart || harmless {
             return false;
         }
+        if old.is_local || new.is_local {
+            return self.conflicts_with_owner(old, new);
+        }
         if old.process == new.process {
             // Of one process: those that have been completed are ordered.
             return old.ended.is_none();
@@ -462,14 +481,16 @@ impl Checker {
         if old.after != new.after {
             return false;
         }
-        let before = |a: &Access, b: &Access| {
-            let rank = self.processes[a.process].rank as usize;
-            match (&a.ended, b.began.get(rank)) {
-                (Some(end), Some(seen)) => end.get(rank).is_some_and(|end| seen >= end),
-                _ => false,
-            }
-        };
-        !before(old, new)
+        !self.is_before(old, new)
+    }
+
+    /// Whether an access was over when the other one began, and the process of that one knew it.
+    pub(crate) fn is_before(&self, a: &Access, b: &Access) -> bool {
+        let rank = self.processes[a.process].rank as usize;
+        match (&a.ended, b.began.get(rank)) {
+            (Some(end), Some(seen)) => end.get(rank).is_some_and(|end| seen >= end),
+            _ => false,
+        }
     }
 
     /// The origin's memory is in use until the access is completed.

@@ -199,6 +199,9 @@ fn take(checker: &mut Checker, report: &mut Report, process: usize, record: Reco
         report.places.enter(process, record.site, file, offset);
         return;
     }
+    if record.phase == Phase::Unwatched {
+        return report.unwatched(record.number(0));
+    }
     checker.take(process, record);
     report.take(checker.found());
 }

@@ -7,6 +7,11 @@ use margay_core_check::{Finding, Kind};
 
 use crate::places::Places;
 
+/// Errors of `perf_event_open`, which have these numbers on all processors.
+const EPERM: i32 = 1;
+const EACCES: i32 = 13;
+const ENOSYS: i32 = 38;
+
 /// Findings of one kind that are printed; further ones are counted.
 const MOST_PRINTED: u32 = 50;
 
@@ -17,6 +22,7 @@ pub struct Report {
     seen: HashMap<String, u32>,
     counts: BTreeMap<Kind, u32>,
     repeated: u32,
+    was_unwatched: bool,
 }
 
 impl Report {
@@ -27,6 +33,7 @@ impl Report {
             seen: HashMap::new(),
             counts: BTreeMap::new(),
             repeated: 0,
+            was_unwatched: false,
         }
     }
 
@@ -46,6 +53,24 @@ impl Report {
                 self.line(&format!("check: {}: {text}", finding.kind.name()));
             }
         }
+    }
+
+    /// Says once why loads and stores are not looked at in some process: the error of the system
+    /// call, or 0.
+    pub fn unwatched(&mut self, error: i64) {
+        if std::mem::replace(&mut self.was_unwatched, true) {
+            return;
+        }
+        let error = i32::try_from(error).unwrap_or_default();
+        let why = match error {
+            0 => "the program or a debugger uses SIGTRAP itself".to_owned(),
+            ENOSYS => "this system or processor cannot (Linux 5.13 on x86-64 can; in a container, allow perf_event_open in its seccomp profile)".to_owned(),
+            EACCES | EPERM => "the system refuses perf_event_open; set kernel.perf_event_paranoid to 2 or less, and in a container allow perf_event_open in its seccomp profile".to_owned(),
+            _ => format!("perf_event_open: {}; a debugger may have the processor's watch registers, and it needs Linux 5.13", io::Error::from_raw_os_error(error)),
+        };
+        self.line(&format!(
+            "check: loads and stores of the program are not looked at: {why}"
+        ));
     }
 
     /// Prints the summary; returns whether anything was found. `code` is that of the job.

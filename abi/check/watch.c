@@ -1,0 +1,675 @@
+/* Loads and stores of the program itself in memory that MPI is using. The processor's four watch registers hold the
+ * first and the last bytes of buffers of pending operations and of windows; a hit is a SIGTRAP on the thread that made
+ * the access, right behind its instruction. The handler notes where that was, and the next record is preceded by a
+ * record of it. */
+#include "watch.h"
+#include "record.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+_Thread_local int margay_check_depth;
+
+#if defined(__x86_64__)
+#include <linux/hw_breakpoint.h>
+#include <linux/perf_event.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <ucontext.h>
+
+#define REGISTERS 4
+/* Threads that are looked at, and operations; of more operations the oldest are not. */
+#define MOST_THREADS 64
+#define MOST_WATCHES 1024
+/* Hits that the next record says. */
+#define MOST_NOTES 64
+/* A register that the library's own accesses hit so often is left alone. */
+#define MOST_IGNORED 4096
+
+/* Of the kernel's siginfo_t, which older C libraries do not have. */
+#define OF_PERF 6
+#define DELIVERED_LATER 1
+struct perf_info {
+    int signal, error, code, padding;
+    void *address;
+    unsigned long data;
+    uint32_t type, flags;
+};
+
+/* An operation that uses memory, or a window. */
+struct watch {
+    enum margay_watch use;
+    MPI_Request request;
+    MPI_Win win;
+    int rank;
+    uint64_t number;
+    uintptr_t begin, end;
+    /* Of an access to a window: its call. */
+    const char *name;
+    void *site;
+    /* Said, or not to be looked at until the next call of MPI: loads, stores. */
+    int is_off[2];
+};
+
+struct part {
+    uint64_t number;
+    uintptr_t address;
+    uint32_t length, type;
+};
+
+struct note {
+    struct watch of;
+    void *at;
+    uintptr_t address;
+    uint32_t length;
+    int is_store;
+};
+
+struct thread {
+    int is_used;
+    int events[REGISTERS];
+    uint64_t seen[REGISTERS];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static enum { UNKNOWN, ON, OFF } state;
+static struct watch watches[MOST_WATCHES];
+static size_t watches_used;
+static uint64_t next_number = 1;
+static struct part parts[REGISTERS];
+static int registers;
+static uint32_t ignored[REGISTERS];
+static struct thread threads[MOST_THREADS];
+static struct note notes[MOST_NOTES];
+static volatile int notes_used;
+static pthread_key_t at_exit;
+static _Thread_local struct thread *own;
+static _Thread_local int was_tried;
+
+/* Code whose accesses are not the program's: this library and MPI's; and the C library, which makes those of its callers. */
+struct range {
+    uintptr_t begin, end;
+    int is_c;
+};
+#define MOST_RANGES 64
+static struct range ranges[MOST_RANGES];
+static int ranges_used;
+static const char *const COPIERS[] = {"memcpy",       "memmove",       "mempcpy",      "memset",
+                                      "__memcpy_chk", "__memmove_chk", "__memset_chk", "__mempcpy_chk"};
+static uintptr_t copiers[sizeof COPIERS / sizeof *COPIERS];
+
+static int enter_ranges(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    (void)size;
+    (void)unused;
+    static const char *const OTHERS[] = {"libmpi_abi.so", "libmargay", "libmpi_", "libfabric", "ld-linux", "libnx.", "libmpl."};
+    const char *name = strrchr(info->dlpi_name, '/');
+    name = name == NULL ? info->dlpi_name : name + 1;
+    int is_c = strncmp(name, "libc.so", 7) == 0, is_other = is_c;
+    for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
+        is_other |= strncmp(name, OTHERS[i], strlen(OTHERS[i])) == 0;
+    }
+    for (int i = 0; is_other && i < info->dlpi_phnum && ranges_used < MOST_RANGES; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        if (part->p_type == PT_LOAD && (part->p_flags & PF_X) != 0) {
+            uintptr_t begin = info->dlpi_addr + part->p_vaddr;
+            ranges[ranges_used++] = (struct range){begin, begin + part->p_memsz, is_c};
+        }
+    }
+    return 0;
+}
+
+static const struct range *range_of(uintptr_t address)
+{
+    for (int i = 0; i < ranges_used; i++) {
+        if (ranges[i].begin <= address && address < ranges[i].end) {
+            return &ranges[i];
+        }
+    }
+    return NULL;
+}
+
+/* Reads memory that may not be there. */
+static int peek(uintptr_t from, void *to, size_t bytes)
+{
+    struct iovec here = {to, bytes}, there = {(void *)from, bytes};
+    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)bytes;
+}
+
+/* The function that the call before an address calls, through a table of addresses; 0 where it is another kind of call. */
+static uintptr_t called_before(uintptr_t address)
+{
+    unsigned char code[16];
+    int32_t offset;
+    uintptr_t slot = 0, function = 0;
+    if (!peek(address - 6, code, 6)) {
+        return 0;
+    }
+    memcpy(&offset, code + 2, sizeof offset);
+    if (code[0] == 0xff && code[1] == 0x15) {
+        slot = address + (intptr_t)offset;
+    } else if (code[1] == 0xe8) {
+        uintptr_t stub = address + (intptr_t)offset;
+        if (!peek(stub, code, sizeof code)) {
+            return 0;
+        }
+        /* endbr64, and a prefix of jumps */
+        size_t at = memcmp(code, "\xf3\x0f\x1e\xfa", 4) == 0 ? 4 : 0;
+        at += code[at] == 0xf2;
+        if (code[at] == 0xff && code[at + 1] == 0x25) {
+            memcpy(&offset, code + at + 2, sizeof offset);
+            slot = stub + at + 6 + (intptr_t)offset;
+        }
+    }
+    return slot != 0 && peek(slot, &function, sizeof function) ? function : 0;
+}
+
+/* Where the program made an access: behind its instruction, or behind its call of a function that copies. NULL: the
+ * access is none of the program's, or of a function of the C library that may read more than it was asked to, as those
+ * for strings do. */
+static void *program_place(uintptr_t at, uintptr_t stack)
+{
+    const struct range *range = range_of(at);
+    uintptr_t caller;
+    if (range == NULL) {
+        return (void *)at;
+    }
+    if (!range->is_c || !peek(stack, &caller, sizeof caller) || range_of(caller) != NULL) {
+        return NULL;
+    }
+    uintptr_t function = called_before(caller);
+    for (size_t i = 0; function != 0 && i < sizeof copiers / sizeof *copiers; i++) {
+        if (copiers[i] == function) {
+            return (void *)caller;
+        }
+    }
+    return NULL;
+}
+
+static struct perf_event_attr attributes(int at, const struct part *part)
+{
+    struct perf_event_attr a;
+    memset(&a, 0, sizeof a);
+    a.type = PERF_TYPE_BREAKPOINT;
+    a.size = sizeof a;
+    a.sample_period = 1;
+    a.sample_max_stack = 127;
+    a.exclude_kernel = 1;
+    a.exclude_hv = 1;
+    a.sigtrap = 1;
+    a.remove_on_exec = 1;
+    a.sig_data = (uint64_t)at;
+    a.disabled = part->number == 0;
+    a.bp_type = part->number == 0 ? HW_BREAKPOINT_W : part->type;
+    a.bp_addr = part->number == 0 ? (uintptr_t)&attributes & ~(uintptr_t)7 : part->address;
+    a.bp_len = part->number == 0 ? HW_BREAKPOINT_LEN_8 : part->length;
+    return a;
+}
+
+static uint64_t hits_of(int event)
+{
+    uint64_t n = 0;
+    return event >= 0 && read(event, &n, sizeof n) == (ssize_t)sizeof n ? n : 0;
+}
+
+static void set(struct thread *thread, int at)
+{
+    struct perf_event_attr a = attributes(at, &parts[at]);
+    if (ioctl(thread->events[at], PERF_EVENT_IOC_MODIFY_ATTRIBUTES, &a) != 0) {
+        /* Rather nothing than another place. */
+        ioctl(thread->events[at], PERF_EVENT_IOC_DISABLE, 0);
+    }
+    thread->seen[at] = hits_of(thread->events[at]);
+}
+
+static struct watch *watch_of(uint64_t number)
+{
+    for (size_t i = watches_used; number != 0 && i-- > 0;) {
+        if (watches[i].number == number) {
+            return &watches[i];
+        }
+    }
+    return NULL;
+}
+
+/* The first bytes of a buffer that one register can hold, or the last ones. */
+static struct part piece(const struct watch *of, int is_last, uint32_t type)
+{
+    /* A window's owner and others may use neighbours at the same time: of a hit of one byte it is certain which. */
+    uint32_t length = of->use == WATCH_WINDOW ? 1 : 8;
+    uintptr_t at;
+    do {
+        at = is_last ? (of->end - length) & ~(uintptr_t)(length - 1) : (of->begin + length - 1) & ~(uintptr_t)(length - 1);
+        if (at >= of->begin && at + length <= of->end && (is_last ? at + length == of->end : at == of->begin)) {
+            break;
+        }
+        length /= 2;
+    } while (length > 1);
+    at = is_last ? of->end - length : of->begin;
+    return (struct part){of->number, at, length, type};
+}
+
+static int is_stored_only(const struct watch *of)
+{
+    return of->use == WATCH_SENT || of->use == WATCH_PUT;
+}
+
+static int is_same(const struct part *a, const struct part *b)
+{
+    return a->number == b->number && a->address == b->address && a->length == b->length && a->type == b->type;
+}
+
+/* Chooses what the registers hold, and sets those that change. The lock is held. */
+static void choose(void)
+{
+    struct part wanted[REGISTERS] = {{0}};
+    int used = 0;
+    for (int is_last = 0; is_last < 2; is_last++) {
+        for (size_t i = watches_used; used < registers && i-- > 0;) {
+            const struct watch *of = &watches[i];
+            if (of->use != WATCH_WINDOW && !of->is_off[1] && (!is_last || of->end - of->begin > 8)) {
+                wanted[used++] = piece(of, is_last, is_stored_only(of) ? HW_BREAKPOINT_W : HW_BREAKPOINT_RW);
+            }
+        }
+    }
+    for (int is_last = 0; is_last < 2; is_last++) {
+        for (size_t i = watches_used; used < registers && i-- > 0;) {
+            const struct watch *of = &watches[i];
+            if (of->use != WATCH_WINDOW || of->is_off[1] || (is_last && of->end - of->begin == 1)) {
+                continue;
+            }
+            wanted[used++] = piece(of, is_last, HW_BREAKPOINT_W);
+            /* The one before it tells stores from loads. */
+            if (used < registers && !of->is_off[0]) {
+                wanted[used++] = piece(of, is_last, HW_BREAKPOINT_RW);
+            }
+        }
+    }
+    /* What is in a register stays there: to set one costs a system call for each thread. */
+    int is_kept[REGISTERS] = {0};
+    for (int i = 0; i < used; i++) {
+        for (int at = 0; at < registers && wanted[i].number != 0; at++) {
+            if (!is_kept[at] && is_same(&wanted[i], &parts[at])) {
+                is_kept[at] = 1;
+                wanted[i].number = 0;
+            }
+        }
+    }
+    for (int at = 0, next = 0; at < registers; at++) {
+        if (is_kept[at]) {
+            continue;
+        }
+        while (next < used && wanted[next].number == 0) {
+            next++;
+        }
+        struct part new = next < used ? wanted[next++] : (struct part){0};
+        if (is_same(&new, &parts[at])) {
+            continue;
+        }
+        parts[at] = new;
+        ignored[at] = 0;
+        for (int i = 0; i < MOST_THREADS; i++) {
+            if (threads[i].is_used) {
+                set(&threads[i], at);
+            }
+        }
+    }
+}
+
+/* Whether a hit was a store. Of a register for both, the one beside it has counted stores; without one it is not known
+ * and does not matter. The lock is held. */
+static int was_store(struct thread *thread, int at)
+{
+    struct part twin = parts[at];
+    twin.type = HW_BREAKPOINT_W;
+    int of = 0;
+    while (of < registers && !is_same(&parts[of], &twin)) {
+        of++;
+    }
+    if (of == registers) {
+        return 0;
+    }
+    uint64_t before = thread->seen[of];
+    thread->seen[of] = hits_of(thread->events[of]);
+    return of == at || thread->seen[of] > before;
+}
+
+/* Between a load and the store behind it that the program's next instructions make, as those of `n++` do. */
+#define MOST_BETWEEN 24
+
+/* Whether nothing is decided between a load and a store: no byte there can be the begin of a jump. */
+static int is_one_update(uintptr_t load, uintptr_t store)
+{
+    unsigned char code[MOST_BETWEEN];
+    if (store <= load || store - load > sizeof code || !peek(load, code, store - load)) {
+        return 0;
+    }
+    for (size_t i = 0; i < store - load; i++) {
+        if ((code[i] & 0xf0) == 0x70 || code[i] == 0x0f || (code[i] & 0xfc) == 0xe0 || code[i] == 0xe8 || code[i] == 0xff) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void note(int at, uintptr_t address, void *place)
+{
+    struct watch *of = watch_of(parts[at].number);
+    if (of == NULL || own == NULL || address < parts[at].address || address >= parts[at].address + parts[at].length) {
+        return;
+    }
+    int is_store = was_store(own, at);
+    if (of->is_off[is_store]) {
+        return;
+    }
+    const struct note *last = notes_used == 0 ? NULL : &notes[notes_used - 1];
+    if (last != NULL && of->use == WATCH_WINDOW && last->of.number == of->number && is_store && !last->is_store &&
+        last->address == parts[at].address && is_one_update((uintptr_t)last->at, (uintptr_t)place)) {
+        notes_used--;
+    }
+    if (notes_used < MOST_NOTES) {
+        notes[notes_used] = (struct note){*of, place, parts[at].address, parts[at].length, is_store};
+        notes_used++;
+    }
+    /* A load of a window may be followed by a store; the rest is said once. */
+    of->is_off[0] = 1;
+    of->is_off[1] |= is_store || of->use != WATCH_WINDOW;
+    choose();
+}
+
+static void hit(int signal_number, siginfo_t *information, void *context)
+{
+    int error = errno;
+    struct perf_info info;
+    memcpy(&info, information, sizeof info);
+    if (info.code != OF_PERF || info.type != PERF_TYPE_BREAKPOINT) {
+        /* The program's own trap: what it does by default. */
+        struct sigaction plain = {.sa_handler = SIG_DFL};
+        sigaction(signal_number, &plain, NULL);
+        raise(signal_number);
+        errno = error;
+        return;
+    }
+    const greg_t *registers_of = ((ucontext_t *)context)->uc_mcontext.gregs;
+    void *place = (info.flags & DELIVERED_LATER) != 0 || margay_check_depth > 0
+                      ? NULL
+                      : program_place((uintptr_t)registers_of[REG_RIP], (uintptr_t)registers_of[REG_RSP]);
+    int at = (int)info.data;
+    if (at >= 0 && at < REGISTERS && place != NULL) {
+        /* The thread is in the program and does not hold the lock. */
+        pthread_mutex_lock(&lock);
+        note(at, (uintptr_t)info.address, place);
+        pthread_mutex_unlock(&lock);
+    } else if (at >= 0 && at < REGISTERS && own != NULL && ++ignored[at] == MOST_IGNORED) {
+        ioctl(own->events[at], PERF_EVENT_IOC_DISABLE, 0);
+    }
+    errno = error;
+}
+
+static void close_events(void *thread_of)
+{
+    struct thread *thread = thread_of;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < REGISTERS; i++) {
+        if (thread->events[i] >= 0) {
+            close(thread->events[i]);
+        }
+    }
+    thread->is_used = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Why this process is not looked at, in a record: 0 when a debugger or the program itself has the signal. */
+static void say_off(int error)
+{
+    state = OFF;
+    pthread_mutex_unlock(&lock);
+    margay_check_record(UNWATCHED, "", (void *)say_off, 0, "i", error);
+    pthread_mutex_lock(&lock);
+}
+
+static int is_traced(void)
+{
+    char line[128];
+    long tracer = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "TracerPid: %ld", &tracer) == 1) {
+            break;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return tracer != 0;
+}
+
+static int has_our_handler(void)
+{
+    struct sigaction now;
+    return sigaction(SIGTRAP, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == hit;
+}
+
+/* Opens the events of this thread, of the first one as many as there are registers. The lock is held. */
+static int open_events(struct thread *thread)
+{
+    static const struct part none;
+    int most = registers == 0 ? REGISTERS : registers, opened = 0;
+    for (int i = 0; i < REGISTERS; i++) {
+        thread->events[i] = -1;
+    }
+    for (; opened < most; opened++) {
+        struct perf_event_attr a = attributes(opened, &none);
+        thread->events[opened] = (int)syscall(SYS_perf_event_open, &a, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+        if (thread->events[opened] < 0) {
+            break;
+        }
+    }
+    return opened;
+}
+
+/* Whether this thread's accesses are looked at; makes it so. The lock is held. */
+static int look_at_this_thread(void)
+{
+    if (state == OFF || was_tried) {
+        return state == ON && own != NULL;
+    }
+    was_tried = 1;
+    sigset_t blocked;
+    if (pthread_sigmask(SIG_SETMASK, NULL, &blocked) != 0 || sigismember(&blocked, SIGTRAP)) {
+        return 0;
+    }
+    if (state == UNKNOWN) {
+        struct sigaction old, new = {.sa_sigaction = hit, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+        if (is_traced() || sigaction(SIGTRAP, NULL, &old) != 0 || old.sa_handler != SIG_DFL ||
+            pthread_key_create(&at_exit, close_events) != 0) {
+            say_off(0);
+            return 0;
+        }
+        dl_iterate_phdr(enter_ranges, NULL);
+        for (size_t i = 0; i < sizeof copiers / sizeof *copiers; i++) {
+            copiers[i] = (uintptr_t)dlsym(RTLD_DEFAULT, COPIERS[i]);
+        }
+        sigaction(SIGTRAP, &new, NULL);
+    }
+    struct thread *thread = threads;
+    while (thread < threads + MOST_THREADS && thread->is_used) {
+        thread++;
+    }
+    if (thread == threads + MOST_THREADS) {
+        return 0;
+    }
+    int opened = open_events(thread), error = errno;
+    if (opened == 0 || opened < registers) {
+        for (int i = 0; i < opened; i++) {
+            close(thread->events[i]);
+        }
+        if (state == UNKNOWN) {
+            struct sigaction plain = {.sa_handler = SIG_DFL};
+            sigaction(SIGTRAP, &plain, NULL);
+            say_off(error);
+        }
+        return 0;
+    }
+    registers = opened;
+    state = ON;
+    thread->is_used = 1;
+    own = thread;
+    pthread_setspecific(at_exit, thread);
+    for (int i = 0; i < registers; i++) {
+        set(thread, i);
+    }
+    return 1;
+}
+
+/* Nothing is looked at any more once the program handles the signal itself. The lock is held. */
+static void stop(void)
+{
+    watches_used = 0;
+    choose();
+    say_off(0);
+}
+
+void margay_watch_begin(enum margay_watch use, MPI_Request request, MPI_Win win, int rank, const void *buffer, size_t bytes,
+                        const char *name, void *site)
+{
+    uintptr_t begin = (uintptr_t)buffer;
+    if (bytes == 0 || begin == 0 || begin + bytes < begin || !margay_check_is_on()) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    if (look_at_this_thread() || state == ON) {
+        if (watches_used == MOST_WATCHES) {
+            memmove(watches, watches + 1, --watches_used * sizeof *watches);
+        }
+        watches[watches_used++] = (struct watch){use,  request, win,  rank, next_number++, begin, begin + bytes,
+                                                 name, site,    {0, 0}};
+        if (has_our_handler()) {
+            choose();
+        } else {
+            stop();
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Ends those of a request, or those of a window with a rank: all ranks when that is -1. */
+static void end(MPI_Request request, MPI_Win win, int rank, int is_freed)
+{
+    if (state != ON || !margay_check_is_on()) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    size_t kept = 0;
+    for (size_t i = 0; i < watches_used; i++) {
+        const struct watch *of = &watches[i];
+        int is_its = request != MPI_REQUEST_NULL
+                         ? of->request == request
+                         : of->win == win && (of->use == WATCH_WINDOW ? is_freed : rank < 0 || of->rank == rank);
+        if (!is_its) {
+            watches[kept++] = *of;
+        }
+    }
+    int is_changed = kept != watches_used;
+    watches_used = kept;
+    if (is_changed) {
+        choose();
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void margay_watch_end(MPI_Request request)
+{
+    if (request != MPI_REQUEST_NULL) {
+        end(request, MPI_WIN_NULL, 0, 0);
+    }
+}
+
+void margay_watch_synchronized(MPI_Win win, int rank)
+{
+    end(MPI_REQUEST_NULL, win, rank, 0);
+}
+
+void margay_watch_freed(MPI_Win win)
+{
+    end(MPI_REQUEST_NULL, win, -1, 1);
+}
+
+void margay_watch_say(void)
+{
+    if (notes_used == 0) {
+        return;
+    }
+    struct note said[MOST_NOTES];
+    pthread_mutex_lock(&lock);
+    int n = notes_used;
+    memcpy(said, notes, (size_t)n * sizeof *notes);
+    notes_used = 0;
+    for (size_t i = 0; i < watches_used; i++) {
+        if (watches[i].use == WATCH_WINDOW) {
+            watches[i].is_off[0] = watches[i].is_off[1] = 0;
+        }
+    }
+    choose();
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < n; i++) {
+        const struct watch *of = &said[i].of;
+        if (of->use == WATCH_WINDOW) {
+            margay_check_record(TOUCHED, said[i].is_store ? "store" : "load", said[i].at, 0, "hll", of->win,
+                                (int64_t)said[i].address, (int64_t)said[i].length);
+        } else if (of->site == NULL) {
+            margay_check_was_touched(of->request, NULL);
+            margay_check_record(TOUCHED, of->use == WATCH_SENT ? "sent" : "received", said[i].at, 0, "H", 1, &of->request);
+        } else {
+            margay_check_was_touched(MPI_REQUEST_NULL, (void *)of->begin);
+            margay_check_record(TOUCHED, of->use == WATCH_PUT ? "put" : "got", said[i].at, 0, "ht", of->site, of->name);
+        }
+    }
+}
+
+#else /* Other processors stop before the access, not behind it. */
+
+void margay_watch_begin(enum margay_watch use, MPI_Request request, MPI_Win win, int rank, const void *buffer, size_t bytes,
+                        const char *name, void *site)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static int was_said;
+    (void)use, (void)request, (void)win, (void)rank, (void)buffer, (void)name, (void)site;
+    pthread_mutex_lock(&lock);
+    int is_first = bytes > 0 && !was_said && margay_check_is_on();
+    was_said |= is_first;
+    pthread_mutex_unlock(&lock);
+    if (is_first) {
+        margay_check_record(UNWATCHED, "", (void *)margay_watch_begin, 0, "i", ENOSYS);
+    }
+}
+
+void margay_watch_end(MPI_Request request)
+{
+    (void)request;
+}
+
+void margay_watch_synchronized(MPI_Win win, int rank)
+{
+    (void)win, (void)rank;
+}
+
+void margay_watch_freed(MPI_Win win)
+{
+    (void)win;
+}
+
+void margay_watch_say(void)
+{
+}
+
+#endif
