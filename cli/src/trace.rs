@@ -61,7 +61,7 @@ pub fn recording(options: &RecordOptions, launcher: &str) -> Result<Option<Recor
     if options.trace.is_none() && options.profile.is_none() {
         return Ok(None);
     }
-    let mut arguments: Vec<OsString> = vec!["record".into(), "--name".into(), launcher.into()];
+    let mut arguments: Vec<OsString> = vec!["--name".into(), launcher.into()];
     if let Some(file) = &options.trace {
         arguments.extend(["--trace".into(), file.into()]);
     }

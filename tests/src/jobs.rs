@@ -403,3 +403,22 @@ fn marked(mark: &str) -> Vec<u32> {
         })
         .collect()
 }
+
+/// The processes with a name that a process started, and those that they started.
+#[must_use]
+pub fn descendants_named(pid: u32, name: &str) -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut parents = vec![pid];
+    while let Some(parent) = parents.pop() {
+        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+        for child in children.unwrap_or_default().split_whitespace() {
+            let child: u32 = child.parse().expect("a number");
+            parents.push(child);
+            let own = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
+            if own.trim() == name {
+                found.push(child);
+            }
+        }
+    }
+    found
+}

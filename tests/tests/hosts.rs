@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use margay_tests::hosts::Hosts;
-use margay_tests::jobs::{Built, Job, Words, mark, nothing_is_left, send, text};
+use margay_tests::jobs::{Built, Job, Words, descendants_named, mark, nothing_is_left, send, text};
 use margay_tests::{command, run, stage, succeed};
 
 fn out(output: &Output) -> Vec<String> {
@@ -284,23 +284,6 @@ fn long(hosts: &Hosts) -> Job {
     let mut job = Job::start(&words, 60);
     job.until("running", 2 * hosts.number as usize);
     job
-}
-
-fn descendants_named(pid: u32, name: &str) -> Vec<u32> {
-    let mut found = Vec::new();
-    let mut parents = vec![pid];
-    while let Some(parent) = parents.pop() {
-        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
-        for child in children.unwrap_or_default().split_whitespace() {
-            let child: u32 = child.parse().expect("a number");
-            parents.push(child);
-            let own = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
-            if own.trim() == name {
-                found.push(child);
-            }
-        }
-    }
-    found
 }
 
 #[test]

@@ -17,6 +17,12 @@ pub fn write(to: &mut impl Write, trace: &Trace, analysis: &Analysis) -> io::Res
             of.rank
         );
         separator = ",\n";
+        if let Some(host) = trace.hosts.get(&of.rank) {
+            text += ",\n{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":";
+            text += &format!("{},\"args\":{{\"labels\":", of.rank);
+            quote(&mut text, host);
+            text += "}}";
+        }
         for record in &of.records {
             if record.kind.is_further() {
                 continue;

@@ -1,13 +1,18 @@
 //! The stored trace, `.mtrace`: blocks with checksums, so that what was written before a cut is
 //! read. `docs/mtrace.md` draws it.
 
+mod incoming;
+
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use margay_core_record::{Kind, Record};
+
+pub use incoming::Incoming;
 
 pub const VERSION: u8 = 1;
 const MAGIC: [u8; 8] = [b'M', b'T', b'R', b'A', b'C', b'E', 0, VERSION];
@@ -21,6 +26,9 @@ const SITE: u32 = 2;
 const RECORDS: u32 = 3;
 const SOURCE: u32 = 4;
 const END: u32 = 5;
+const PLACE: u32 = 6;
+const NOTE: u32 = 7;
+const RANK: u32 = 8;
 
 /// What a trace is of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +65,15 @@ impl SiteInfo {
     }
 }
 
+/// A call site before its line is looked up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    pub call: String,
+    pub module: String,
+    /// In the file of the program or library.
+    pub offset: u64,
+}
+
 /// The records of one thread of a rank; times are nanoseconds since the trace began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadRecords {
@@ -75,6 +92,8 @@ pub struct Trace {
     pub threads: Vec<ThreadRecords>,
     /// Files of the program's source, by the names that sites have.
     pub sources: BTreeMap<String, String>,
+    /// Of a job on several hosts: where ranks run.
+    pub hosts: BTreeMap<u32, String>,
     /// When it ended; the end of the last record where the trace was cut.
     pub end_ns: u64,
     /// It has no end: the file was cut, or is still written.
@@ -88,6 +107,11 @@ impl Trace {
 
     pub fn lost(&self) -> u64 {
         self.threads.iter().map(|t| t.lost).sum()
+    }
+
+    /// The host of a rank.
+    pub fn host(&self, rank: u32) -> &str {
+        self.hosts.get(&rank).unwrap_or(&self.head.host)
     }
 
     /// The call site of a record.
@@ -180,6 +204,32 @@ impl<W: Write> Writer<W> {
         self.block(SITE, &bytes)
     }
 
+    /// Of a part: a call site, of which only its place in the program is known.
+    pub fn place(&mut self, number: u16, place: &Place) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        bytes.extend(u32::from(number).to_le_bytes());
+        bytes.extend(0u32.to_le_bytes());
+        bytes.extend(place.offset.to_le_bytes());
+        put_text(&mut bytes, &place.call);
+        put_text(&mut bytes, &place.module);
+        self.block(PLACE, &bytes)
+    }
+
+    /// Of a part: something for the user.
+    pub fn note(&mut self, text: &str) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        put_text(&mut bytes, text);
+        self.block(NOTE, &bytes)
+    }
+
+    /// Of a job on several hosts: where a rank runs.
+    pub fn rank(&mut self, rank: u32, host: &str) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        bytes.extend(rank.to_le_bytes());
+        put_text(&mut bytes, host);
+        self.block(RANK, &bytes)
+    }
+
     pub fn records(&mut self, of: &ThreadRecords) -> io::Result<()> {
         const AT_A_TIME: usize = 16_384;
         let mut lost = of.lost;
@@ -229,6 +279,9 @@ pub fn write(to: impl Write, trace: &Trace) -> io::Result<()> {
     for (&number, site) in &trace.sites {
         writer.site(number, site)?;
     }
+    for (&rank, host) in &trace.hosts {
+        writer.rank(rank, host)?;
+    }
     for thread in &trace.threads {
         writer.records(thread)?;
     }
@@ -273,7 +326,7 @@ pub fn read(mut from: impl Read) -> Result<Trace, TraceError> {
     let mut threads: BTreeMap<(u32, u32), ThreadRecords> = BTreeMap::new();
     let mut payload = Vec::new();
     while let Some(kind) = next_block(&mut from, &mut payload).map_err(TraceError::Io)? {
-        take(&mut trace, &mut threads, kind, &payload);
+        take(&mut trace, &mut threads, block(kind, &payload));
     }
     trace.threads = threads.into_values().collect();
     // A file may say anything; ranks that have records are there.
@@ -310,18 +363,25 @@ fn next_block(from: &mut impl Read, payload: &mut Vec<u8>) -> io::Result<Option<
     Ok(is_whole.then(|| u32::from_le_bytes(array(&head, 0))))
 }
 
-fn take(
-    trace: &mut Trace,
-    threads: &mut BTreeMap<(u32, u32), ThreadRecords>,
-    kind: u32,
-    payload: &[u8],
-) {
+/// What a block holds.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Block {
+    Job(String, String),
+    Site(u16, SiteInfo),
+    Records(ThreadRecords),
+    Source(String, String),
+    End(u64),
+    Place(u16, Place),
+    Note(String),
+    Rank(u32, String),
+    /// Of a later version, or nonsense.
+    Unknown,
+}
+
+fn block(kind: u32, payload: &[u8]) -> Block {
     let mut rest = payload;
     match kind {
-        JOB => {
-            trace.head.command = text(&mut rest);
-            trace.head.host = text(&mut rest);
-        }
+        JOB => Block::Job(text(&mut rest), text(&mut rest)),
         SITE => {
             let (number, line) = (word(&mut rest) as u16, word(&mut rest));
             let site = SiteInfo {
@@ -331,45 +391,82 @@ fn take(
                 module: text(&mut rest),
                 line,
             };
-            trace.sites.insert(number, site);
+            Block::Site(number, site)
         }
         RECORDS => {
             /// A rank beyond is none.
             const MOST: u32 = 1 << 24;
             let (rank, thread) = (word(&mut rest), word(&mut rest));
-            let lost = u64::from(word(&mut rest)) | u64::from(word(&mut rest)) << 32;
+            let lost = long(&mut rest);
             if rank >= MOST {
-                return;
+                return Block::Unknown;
             }
-            let of = threads.entry((rank, thread)).or_insert(ThreadRecords {
-                rank,
-                thread,
-                ..ThreadRecords::default()
-            });
-            of.lost = of.lost.saturating_add(lost);
             let records = rest.chunks_exact(32).filter_map(|bytes| {
                 let words = std::array::from_fn(|i| u64::from_le_bytes(array(bytes, 8 * i)));
                 Record::unpack(words)
             });
-            of.records.extend(records);
+            Block::Records(ThreadRecords {
+                rank,
+                thread,
+                records: records.collect(),
+                lost,
+            })
         }
         SOURCE => {
             let file = text(&mut rest);
-            trace
-                .sources
-                .insert(file, String::from_utf8_lossy(rest).into_owned());
+            Block::Source(file, String::from_utf8_lossy(rest).into_owned())
         }
-        END if rest.len() >= 8 => {
-            trace.end_ns = u64::from_le_bytes(array(rest, 0));
+        END if rest.len() >= 8 => Block::End(long(&mut rest)),
+        PLACE => {
+            let (number, _) = (word(&mut rest) as u16, word(&mut rest));
+            let offset = long(&mut rest);
+            let (call, module) = (text(&mut rest), text(&mut rest));
+            let place = Place {
+                call,
+                module,
+                offset,
+            };
+            Block::Place(number, place)
+        }
+        NOTE => Block::Note(text(&mut rest)),
+        RANK => Block::Rank(word(&mut rest), text(&mut rest)),
+        _ => Block::Unknown,
+    }
+}
+
+fn take(trace: &mut Trace, threads: &mut BTreeMap<(u32, u32), ThreadRecords>, block: Block) {
+    match block {
+        Block::Job(command, host) => {
+            trace.head.command = command;
+            trace.head.host = host;
+        }
+        Block::Site(number, site) => drop(trace.sites.insert(number, site)),
+        Block::Records(new) => match threads.entry((new.rank, new.thread)) {
+            Entry::Occupied(mut of) => {
+                let of = of.get_mut();
+                of.lost = of.lost.saturating_add(new.lost);
+                of.records.extend(new.records);
+            }
+            Entry::Vacant(place) => drop(place.insert(new)),
+        },
+        Block::Rank(rank, host) => drop(trace.hosts.insert(rank, host)),
+        Block::Source(file, text) => drop(trace.sources.insert(file, text)),
+        Block::End(end_ns) => {
+            trace.end_ns = end_ns;
             trace.is_cut = false;
         }
-        // Of a later version.
-        _ => {}
+        // A part is no trace by itself.
+        Block::Place(..) | Block::Note(_) | Block::Unknown => {}
     }
 }
 
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|i| bytes.get(at + i).copied().unwrap_or(0))
+}
+
+fn long(rest: &mut &[u8]) -> u64 {
+    let low = u64::from(word(rest));
+    low | u64::from(word(rest)) << 32
 }
 
 fn word(rest: &mut &[u8]) -> u32 {
@@ -499,6 +596,7 @@ pub mod tests {
                 ),
             ],
             sources: BTreeMap::from([("/src/ring.c".into(), "int main() {}\n".into())]),
+            hosts: BTreeMap::from([(1, "crate".into())]),
             end_ns: 10_000_000,
             is_cut: false,
         }

@@ -8,6 +8,8 @@
 //! | --- | --- |
 //! | `format` | the stored trace |
 //! | `record` | from the rings of a running job to a trace |
+//! | `gather` | from the parts that the hosts of a job record to a trace |
+//! | `sink` | where records go |
 //! | `analyse` | which messages belong together, who waited for whom, the critical path |
 //! | `calls` | the calls of each thread in the order of time |
 //! | `blame` | whose fault waits are |
@@ -25,12 +27,14 @@ mod calls;
 mod causes;
 mod chrome;
 mod format;
+mod gather;
 mod json;
 mod otf2;
 mod perfetto;
 mod picl;
 mod profile;
 mod record;
+mod sink;
 mod view;
 
 use std::ffi::{OsStr, OsString};
@@ -46,7 +50,7 @@ use margay_sys_shm::segment::Segment;
 use analyse::analyse;
 use format::Trace;
 use profile::Profile;
-use record::print;
+use sink::{Output, Wanted, create, print};
 
 /// The name of the program.
 pub const PROGRAM: &str = "margay-trace";
@@ -96,6 +100,7 @@ fn run(arguments: &[OsString]) -> Result<(), String> {
     let words = Words { words };
     match command.to_str() {
         Some("record") => record_job(&words),
+        Some("gather") => gather_parts(&words),
         Some("convert") => convert(&words),
         Some("profile") => {
             let trace = read(words.first()?)?;
@@ -112,19 +117,38 @@ fn run(arguments: &[OsString]) -> Result<(), String> {
     }
 }
 
-/// Records the job whose memory is the standard input.
-fn record_job(words: &Words<'_>) -> Result<(), String> {
-    // Ctrl-C ends the ranks, and what they did until then is wanted. The launcher says by SIGTERM
-    // that they have ended.
+/// Ctrl-C ends the ranks, and what they did until then is wanted. The launcher says by SIGTERM that
+/// they have ended.
+fn watch_signals() -> Result<SignalFd, String> {
     let signals = SignalSet::of(&[
         signal::SIGINT,
         signal::SIGTERM,
         signal::SIGHUP,
         signal::SIGQUIT,
     ]);
-    let _before = signals.block();
-    let received = SignalFd::new(&signals);
-    let mut received = received.map_err(|error| format!("cannot watch for signals: {error}"))?;
+    signals.block();
+    SignalFd::new(&signals).map_err(|error| format!("cannot watch for signals: {error}"))
+}
+
+/// What shall be made of the job, and what says something to its user.
+fn wanted(words: &Words<'_>) -> (Wanted, impl FnMut(&str)) {
+    let wanted = Wanted {
+        output: match words.path("--trace") {
+            _ if words.has("--part") => Output::Part,
+            Some(path) => Output::File(path),
+            None => Output::Nothing,
+        },
+        keeps: words.has("--profile") || words.has("--profile-json"),
+    };
+    let name = words.value("--name").unwrap_or(OsStr::new("mpiexec"));
+    let name = name.to_string_lossy().into_owned();
+    let say = move |text: &str| print(io::stderr(), &format!("{name}: {text}\n"));
+    (wanted, say)
+}
+
+/// Records the job whose memory is the standard input.
+fn record_job(words: &Words<'_>) -> Result<(), String> {
+    let mut received = watch_signals()?;
     let mut ended = || {
         let mut taken = std::iter::from_fn(|| received.take());
         taken.any(|received| received.signal == signal::SIGTERM)
@@ -134,23 +158,41 @@ fn record_job(words: &Words<'_>) -> Result<(), String> {
     let segment = Segment::join(memory).map_err(|error| {
         format!("the standard input is not the memory of a job ({error}); {USAGE}")
     })?;
-    let name = words.value("--name").unwrap_or(OsStr::new("mpiexec"));
-    let name = name.to_string_lossy();
-    let json = words.path("--profile-json");
-    let wanted = record::Wanted {
-        file: words.path("--trace"),
-        keeps: words.has("--profile") || json.is_some(),
+    let (wanted, mut say) = wanted(words);
+    let trace = record::run(segment, wanted, &mut ended, &mut say)?;
+    show_profile(words, trace)
+}
+
+/// Makes one trace of what the hosts of a job record, which the standard input brings.
+fn gather_parts(words: &Words<'_>) -> Result<(), String> {
+    // It ends when nobody writes any more.
+    let _received = watch_signals()?;
+    let text = |option: &str| {
+        let value = words.value(option).unwrap_or_default();
+        value.to_string_lossy().into_owned()
     };
-    let mut say = |text: &str| print(io::stderr(), &format!("{name}: {text}\n"));
-    let Some(trace) = record::run(segment, &wanted, &mut ended, &mut say)? else {
+    let job = (
+        text("--ranks").parse().map_err(|_| USAGE)?,
+        text("--job").parse().map_err(|_| USAGE)?,
+        text("--command"),
+    );
+    let hosts: Vec<String> = text("--hosts").split(',').map(str::to_owned).collect();
+    let (wanted, mut say) = wanted(words);
+    let trace = gather::run(io::stdin().lock(), job, &hosts, wanted, &mut say)?;
+    show_profile(words, trace)
+}
+
+/// Shows and writes the profile of a trace that was kept for it.
+fn show_profile(words: &Words<'_>, trace: Option<Trace>) -> Result<(), String> {
+    let Some(trace) = trace else {
         return Ok(());
     };
     let profile = Profile::of(&trace, &analyse(&trace));
     if words.has("--profile") {
         print(io::stderr(), &profile.text());
     }
-    if let Some(path) = json {
-        record::create(&path)
+    if let Some(path) = words.path("--profile-json") {
+        create(&path)
             .and_then(|mut file| file.write_all(profile.json().as_bytes()))
             .map_err(|error| format!("cannot write the profile {}: {error}", path.display()))?;
     }

@@ -234,20 +234,24 @@ impl Definitions {
     /// Machine, host, ranks, threads.
     fn system(&mut self, trace: &Trace, locations: &[Location]) -> io::Result<()> {
         const MACHINE: u32 = 0;
+        /// The first of the hosts.
         const HOST: u32 = 1;
         const PROCESSES: u8 = 0;
         let name = self.string("MPI")?;
         let mut fields = Fields::default();
         fields.byte(MPI).word(name).byte(PROCESSES);
         self.put(definition::PARADIGM, &fields)?;
-        let host = match trace.head.host.as_str() {
+        let mut hosts: Vec<&str> = locations.iter().map(|l| trace.host(l.rank)).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let name = |host| match host {
             "" => "unknown",
             host => host,
         };
-        for (node, name, class, parent, domain) in [
-            (MACHINE, "machine", "machine", NONE, 0),
-            (HOST, host, "node", MACHINE, 1),
-        ] {
+        let nodes = (HOST..).zip(&hosts);
+        let nodes = nodes.map(|(node, host)| (node, name(host), "node", MACHINE, 1));
+        let machine = (MACHINE, "machine", "machine", NONE, 0);
+        for (node, name, class, parent, domain) in std::iter::once(machine).chain(nodes) {
             let (name, class) = (self.string(name)?, self.string(class)?);
             let mut fields = Fields::default();
             fields.word(node).word(name).word(class).word(parent);
@@ -257,7 +261,8 @@ impl Definitions {
             self.put(definition::SYSTEM_DOMAIN, &fields)?;
         }
         for location in locations {
-            self.location(location, HOST)?;
+            let host = hosts.partition_point(|host| *host < trace.host(location.rank));
+            self.location(location, HOST + host as u32)?;
         }
         let main: Vec<u64> = (0..u64::from(trace.head.ranks)).collect();
         self.group("", GroupKind::Locations, &main)?;

@@ -1,10 +1,7 @@
 //! Draining the rings of a running job into a trace, beside the ranks: a rank never waits for it.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +12,8 @@ use margay_net_shm::SegmentPeers;
 use margay_sys_os::{clock, process};
 use margay_sys_shm::segment::Segment;
 
-use crate::format::{Head, SiteInfo, ThreadRecords, Trace, Writer};
+use crate::format::{Head, Place, SiteInfo, ThreadRecords, Trace};
+use crate::sink::{End, Output, Sink, Wanted};
 
 /// Between two looks at the rings. At 500,000 records a second a ring of 16,384 is full after six.
 const LOOK: Duration = Duration::from_millis(5);
@@ -23,14 +21,6 @@ const LOOK: Duration = Duration::from_millis(5);
 const MOST_SOURCE: u64 = 1 << 20;
 /// Files of source that come into a trace.
 const MOST_SOURCES: usize = 64;
-
-/// What is made of a job.
-pub struct Wanted {
-    /// Where the trace goes; none when only the profile is wanted.
-    pub file: Option<PathBuf>,
-    /// The trace stays in memory, for the profile.
-    pub keeps: bool,
-}
 
 /// The call sites of all ranks: equal ones have one number.
 #[derive(Default)]
@@ -80,11 +70,7 @@ struct Recording {
     /// A moment at the beginning, in ticks and nanoseconds.
     first: (u64, u64),
     announced: usize,
-    writer: Option<Writer<BufWriter<File>>>,
-    failed: Option<String>,
-    kept: Option<Trace>,
-    records: u64,
-    lost: u64,
+    sink: Sink,
 }
 
 /// Records the job whose segment this is until it ends. Returns its trace, if it is kept.
@@ -93,7 +79,7 @@ struct Recording {
 /// In words, when nothing can be recorded.
 pub fn run(
     segment: Segment,
-    wanted: &Wanted,
+    wanted: Wanted,
     ended: &mut dyn FnMut() -> bool,
     say: &mut dyn FnMut(&str),
 ) -> Result<Option<Trace>, String> {
@@ -105,21 +91,14 @@ pub fn run(
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let head = Head {
         ranks: peers.size(),
-        started_ns: wall.map_or(0, |wall| wall.as_nanos() as u64),
+        started_ns: match wanted.output {
+            // The launcher's host knows how far the clocks of all hosts are apart.
+            Output::Part => now_ns,
+            _ => wall.map_or(0, |wall| wall.as_nanos() as u64),
+        },
         job: facts.job,
         command: facts.command,
         host: process::host_name(),
-    };
-    let failed = |path: &Path, error: &dyn std::fmt::Display| {
-        format!("cannot write the trace {}: {error}", path.display())
-    };
-    let writer = match &wanted.file {
-        Some(path) => {
-            let file = create(path).map_err(|error| failed(path, &error))?;
-            let writer = Writer::new(BufWriter::with_capacity(1 << 20, file), &head);
-            Some(writer.map_err(|error| failed(path, &error))?)
-        }
-        None => None,
     };
     let mut recording = Recording {
         sites: Sites {
@@ -132,14 +111,7 @@ pub fn run(
         progress: HashMap::new(),
         first,
         announced: 0,
-        writer,
-        failed: None,
-        kept: wanted.keeps.then(|| Trace {
-            head,
-            ..Trace::default()
-        }),
-        records: 0,
-        lost: 0,
+        sink: Sink::new(wanted, head)?,
     };
     let launcher = process::parent();
     loop {
@@ -152,8 +124,7 @@ pub fn run(
         }
     }
     let end_ns = clock::now_ns().saturating_sub(now_ns);
-    let trace = recording.finish(end_ns, wanted, say);
-    Ok(trace)
+    Ok(recording.finish(end_ns, say))
 }
 
 impl Recording {
@@ -171,11 +142,7 @@ impl Recording {
             }
         }
         // What is in the file so far can be read while the job runs.
-        if let Some(writer) = &mut self.writer
-            && let Err(error) = writer.flush()
-        {
-            self.fail(error.to_string());
-        }
+        self.sink.flush();
     }
 
     fn look_at(&mut self, rank: u32, clock: &Clock, is_last: bool) {
@@ -245,43 +212,20 @@ impl Recording {
     }
 
     fn keep(&mut self, of: ThreadRecords) {
-        self.lost += of.lost;
-        self.records += of.records.len() as u64;
         let new = self.sites.all.get(self.announced..).unwrap_or_default();
-        if let Some(writer) = &mut self.writer {
-            let mut written = Ok(());
-            for (site, number) in new.iter().zip(self.announced as u16 + 1..) {
-                let info = SiteInfo {
-                    call: site.call.clone(),
-                    module: site.module.clone(),
-                    ..SiteInfo::default()
-                };
-                written = written.and_then(|()| writer.site(number, &info));
-            }
-            if let Err(error) = written.and_then(|()| writer.records(&of)) {
-                self.fail(error.to_string());
-            }
+        for (site, number) in new.iter().zip(self.announced as u16 + 1..) {
+            let place = Place {
+                call: site.call.clone(),
+                module: site.module.clone(),
+                offset: site.offset,
+            };
+            self.sink.place(number, &place);
         }
         self.announced = self.sites.all.len();
-        if let Some(kept) = &mut self.kept {
-            let known =
-                (kept.threads.iter_mut()).find(|t| (t.rank, t.thread) == (of.rank, of.thread));
-            match known {
-                Some(known) => {
-                    known.records.extend(of.records);
-                    known.lost += of.lost;
-                }
-                None => kept.threads.push(of),
-            }
-        }
+        self.sink.records(of);
     }
 
-    fn fail(&mut self, why: String) {
-        self.failed = Some(why);
-        self.writer = None;
-    }
-
-    fn finish(mut self, end_ns: u64, wanted: &Wanted, say: &mut dyn FnMut(&str)) -> Option<Trace> {
+    fn finish(self, end_ns: u64, say: &mut dyn FnMut(&str)) -> Option<Trace> {
         let places: Vec<(&str, u64)> = (self.sites.all.iter())
             .map(|site| (site.module.as_str(), site.offset))
             .collect();
@@ -298,48 +242,16 @@ impl Recording {
                 module: site.module.clone(),
             })
             .collect();
-        let sources = sources(&infos);
-        if let Some(mut writer) = self.writer.take() {
-            let mut written = Ok(());
-            for (info, number) in infos.iter().zip(1..) {
-                written = written.and_then(|()| writer.site(number, info));
-            }
-            for (file, text) in &sources {
-                written = written.and_then(|()| writer.source(file, text));
-            }
-            if let Err(error) = written.and_then(|()| writer.end(end_ns)) {
-                self.fail(error.to_string());
-            }
-        }
-        if let Some(path) = &wanted.file {
-            let path = path.display();
-            match &self.failed {
-                Some(why) => say(&format!(
-                    "the trace {path} is incomplete: {why}; the program was not held up"
-                )),
-                None => say(&format!("trace: {} records in {path}", self.records)),
-            }
-        }
-        if self.lost != 0 {
-            say(&format!(
-                "{} records were overwritten before they could be written to the trace; MARGAY_RECORD=65536 makes longer rings",
-                self.lost
-            ));
-        }
-        for (rank, why) in self.damaged.iter().enumerate() {
-            if let Some(why) = why {
-                say(&format!("rank {rank} has no trace: {why}"));
-            }
-        }
-        let mut trace = self.kept?;
-        trace.sites = (1..).zip(infos).collect();
-        trace.sources = sources.into_iter().collect();
-        trace.end_ns = end_ns;
-        trace.threads.sort_by_key(|t| (t.rank, t.thread));
-        for thread in &mut trace.threads {
-            thread.records.sort_by_key(|record| record.start);
-        }
-        Some(trace)
+        let damaged = self.damaged.iter().enumerate();
+        let notes: Vec<String> = damaged
+            .filter_map(|(rank, why)| Some(format!("rank {rank} has no trace: {}", why.as_ref()?)))
+            .collect();
+        let end = End {
+            sources: sources(&infos),
+            sites: infos,
+            end_ns,
+        };
+        self.sink.finish(end, &notes, say)
     }
 }
 
@@ -363,25 +275,4 @@ fn sources(sites: &[SiteInfo]) -> Vec<(String, String)> {
         .filter_map(read)
         .take(MOST_SOURCES)
         .collect()
-}
-
-/// Creates a file that is written while the launcher waits. A pipe is refused: the job would end
-/// only when somebody reads it.
-///
-/// # Errors
-/// When it cannot be created.
-pub fn create(path: &Path) -> io::Result<File> {
-    match fs::metadata(path) {
-        Ok(facts) if facts.file_type().is_fifo() => {
-            let why = "it is a pipe, whose reader could hold the job up; name a file";
-            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
-        }
-        _ => File::create(path),
-    }
-}
-
-/// Writes text to a stream that may be gone.
-pub fn print(mut to: impl Write, text: &str) {
-    let _ = to.write_all(text.as_bytes());
-    let _ = to.flush();
 }

@@ -53,6 +53,7 @@ fn data(trace: &Trace, analysis: &Analysis) -> String {
     json.array("threads", &trace.threads, |json, of| {
         json.number("rank", f64::from(of.rank));
         json.number("thread", f64::from(of.thread));
+        json.text("host", trace.hosts.get(&of.rank).map_or("", String::as_str));
         let mut rows = String::new();
         let mut last = 0;
         for record in &of.records {

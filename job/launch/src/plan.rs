@@ -47,9 +47,9 @@ pub struct Job {
 /// How a job is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// The program that does it.
+    /// The program that does it, on all hosts.
     pub program: PathBuf,
-    /// What it is given; the job's memory is its standard input.
+    /// What it is to make of the job.
     pub arguments: Vec<OsString>,
 }
 

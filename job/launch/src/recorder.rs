@@ -1,7 +1,8 @@
-//! The program that records a job beside its ranks, for `-trace` and `-profile`.
+//! The programs that record a job beside its ranks, for `-trace` and `-profile`. On several hosts
+//! one on each records a part, and one beside the launcher makes a trace of them.
 
-use std::io::ErrorKind;
-use std::os::fd::AsFd;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 
 use margay_sys_os::signal;
@@ -9,41 +10,97 @@ use margay_sys_shm::segment::Segment;
 
 use crate::plan::{LaunchError, Recording};
 
-/// That program, while it runs.
+/// What a recorder does.
+const RECORD: &str = "record";
+const GATHER: &str = "gather";
+/// It records a part, and writes it to its standard output.
+const PART: &str = "--part";
+
+/// Such a program, while it runs.
 #[derive(Debug)]
-pub(crate) struct Recorder(Child);
+pub(crate) struct Recorder {
+    child: Child,
+    /// It ends by itself when its input does.
+    ends: bool,
+}
 
 impl Recorder {
-    /// Starts it with the job's memory.
+    /// Starts one with the job's memory.
     pub(crate) fn start(recording: &Recording, segment: &Segment) -> Result<Recorder, LaunchError> {
-        let failed = |error: std::io::Error| {
-            let program = recording.program.display();
-            LaunchError::system(match error.kind() {
-                ErrorKind::NotFound => format!(
-                    "-trace and -profile are not installed: there is no {program}; use the mpiexec of a whole \
-                     installation, such as `make install` makes"
-                ),
-                _ => format!("cannot start {program}, which records the job: {error}"),
-            })
+        let memory = segment.fd().as_fd().try_clone_to_owned();
+        let memory = memory.map_err(|error| failed(recording, &error))?;
+        let mut command = Command::new(&recording.program);
+        command.arg(RECORD).args(&recording.arguments);
+        let child = command.stdin(Stdio::from(memory)).spawn();
+        Ok(Recorder {
+            child: child.map_err(|error| failed(recording, &error))?,
+            ends: false,
+        })
+    }
+
+    /// Starts one for the ranks of this host. Returns where its part is read, too.
+    pub(crate) fn start_part(
+        recording: &Recording,
+        segment: &Segment,
+    ) -> Result<(Recorder, OwnedFd), LaunchError> {
+        let start = || {
+            let memory = segment.fd().as_fd().try_clone_to_owned()?;
+            let (reader, writer) = io::pipe()?;
+            let mut command = Command::new(&recording.program);
+            command.args([RECORD, PART]).stdin(Stdio::from(memory));
+            let child = command.stdout(writer).spawn()?;
+            Ok((Recorder { child, ends: false }, reader.into()))
         };
-        let memory = segment.fd().as_fd().try_clone_to_owned().map_err(failed)?;
-        let child = Command::new(&recording.program)
-            .args(&recording.arguments)
-            .stdin(Stdio::from(memory))
-            .spawn();
-        child.map(Recorder).map_err(failed)
+        start().map_err(|error| failed(recording, &error))
+    }
+
+    /// Starts one that makes a trace of the parts of all hosts. Returns where they are written,
+    /// too.
+    pub(crate) fn gather(
+        recording: &Recording,
+        (ranks, command): (u32, &str),
+        hosts: &[String],
+    ) -> Result<(Recorder, OwnedFd), LaunchError> {
+        let start = || {
+            let (reader, writer) = io::pipe()?;
+            let mut gatherer = Command::new(&recording.program);
+            gatherer.arg(GATHER).args(&recording.arguments);
+            gatherer.args(["--ranks", &ranks.to_string()]);
+            gatherer.args(["--job", &std::process::id().to_string()]);
+            gatherer.args(["--command", command, "--hosts", &hosts.join(",")]);
+            let child = gatherer.stdin(reader).spawn()?;
+            Ok((Recorder { child, ends: true }, writer.into()))
+        };
+        start().map_err(|error| failed(recording, &error))
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.0.id()
+        self.child.id()
+    }
+
+    /// The ranks have ended.
+    pub(crate) fn end(&mut self) {
+        // It may have noticed the end by itself.
+        if !self.ends && matches!(self.child.try_wait(), Ok(None)) {
+            let _ = signal::send(self.child.id(), signal::SIGTERM);
+        }
+        self.ends = true;
     }
 
     /// The job has ended: lets it finish, and waits for that.
     pub(crate) fn finish(mut self) {
-        // It may have noticed the end by itself.
-        if matches!(self.0.try_wait(), Ok(None)) {
-            let _ = signal::send(self.0.id(), signal::SIGTERM);
-            let _ = self.0.wait();
-        }
+        self.end();
+        let _ = self.child.wait();
     }
+}
+
+fn failed(recording: &Recording, error: &io::Error) -> LaunchError {
+    let program = recording.program.display();
+    LaunchError::system(match error.kind() {
+        ErrorKind::NotFound => format!(
+            "-trace and -profile are not installed: there is no {program}; use the mpiexec of a whole \
+             installation, such as `make install` makes"
+        ),
+        _ => format!("cannot start {program}, which records the job: {error}"),
+    })
 }

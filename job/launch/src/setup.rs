@@ -218,16 +218,17 @@ fn start_on_hosts(
     job: &Job,
     hosts: &Hosts,
     (counts, places): (&[u32], &[(u32, u32)]),
-    (parent, foreign): (Option<&str>, Vec<u32>),
+    (parent, mut foreign): (Option<&str>, Vec<u32>),
 ) -> Result<Started, LaunchError> {
-    if job.recording.is_some() {
-        return Err(LaunchError::usage(
-            "-trace and -profile record jobs of one host; leave them or the hosts out",
-        ));
-    }
     let ranks: u32 = counts.iter().sum();
     let segment = make_segment(job, counts, places, ranks as usize)?;
-    let plan = relay::Plan::new((job, parent), hosts, counts, places, &segment)?;
+    let mut plan = relay::Plan::new((job, parent), hosts, counts, places, &segment)?;
+    let command = job.command_line();
+    let gather = |recording| Recorder::gather(recording, (ranks, &command), plan.hosts());
+    let recorder = job.recording.as_ref().map(gather).transpose()?;
+    let (recorder, parts) = recorder.unzip();
+    plan.parts = parts;
+    foreign.extend(recorder.as_ref().map(Recorder::pid));
     let (_, ends, own) = own(job, ranks, plan.map(job), Vec::new())?;
     let at = Instant::now();
     let (guard, own) = relay::start(plan, ends, &segment, own).map_err(|e| {
@@ -240,7 +241,7 @@ fn start_on_hosts(
         guard,
         own,
         foreign,
-        recorder: None,
+        recorder,
         at,
     })
 }

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use margay_core_registry::hosts::{self, Host, Location, Table};
+use margay_sys_os::clock;
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
 use margay_sys_os::process;
 use margay_sys_os::signal::SignalSet;
@@ -19,7 +20,7 @@ use margay_sys_os::sockets::own_addresses;
 use margay_sys_shm::environment::ENV_PORT_RANGE;
 
 use super::asks::Asks;
-use super::local::{self, Input, Local, Output};
+use super::local::{self, Input, Local, Output, Part};
 use super::locations::decode_hosts;
 use super::mirror::{Ended, Reporter};
 use super::stage::Staged;
@@ -58,6 +59,7 @@ pub fn serve() -> io::Result<()> {
         stage: Stage::New,
         heard: Instant::now(),
         said: Instant::now(),
+        reported: Instant::now(),
         leave_by: None,
         reporter: Reporter::default(),
         // Without it the ranks run, and cannot ask.
@@ -87,6 +89,8 @@ struct Agent {
     stage: Stage,
     heard: Instant,
     said: Instant,
+    /// When it has said last what its ranks do.
+    reported: Instant,
     /// When the agent ends, whatever is left.
     leave_by: Option<Instant>,
     /// What the relay knows of what the ranks do.
@@ -100,6 +104,7 @@ struct Places {
     guard: Option<usize>,
     outputs: Vec<Option<usize>>,
     inputs: Vec<Option<usize>>,
+    part: Option<usize>,
 }
 
 impl Agent {
@@ -124,7 +129,7 @@ impl Agent {
                 poll.add_readable(descriptor);
             }
             let silence = self.heard + Duration::from_millis(wire::SILENCE_MS);
-            let beat = self.said + Duration::from_millis(wire::BEAT_MS);
+            let beat = self.said.min(self.reported) + Duration::from_millis(wire::BEAT_MS);
             let next = self.leave_by.unwrap_or(silence.min(beat));
             if poll
                 .wait(Some(next.saturating_duration_since(now)))
@@ -160,6 +165,9 @@ impl Agent {
             guard: (!local.is_empty).then(|| poll.add_readable(local.guard.as_fd())),
             outputs: local.outputs.iter().map(|o| output(o, poll)).collect(),
             inputs: local.inputs.iter().map(|i| input(i, poll)).collect(),
+            part: (local.part.iter())
+                .filter(|part| part.window > 0)
+                .find_map(|part| Some(poll.add_readable(part.pipe.as_ref()?.as_fd()))),
         }
     }
 
@@ -225,10 +233,13 @@ impl Agent {
             kind::KILL => self.kill(),
             kind::CREDIT => {
                 let (stream, bytes) = (from.number()?, from.small::<usize>()?);
-                if let Stage::Running(_, local) = &mut self.stage
-                    && let Some(output) = local.outputs.iter_mut().find(|o| o.stream == stream)
-                {
+                let Stage::Running(_, local) = &mut self.stage else {
+                    return Ok(());
+                };
+                if let Some(output) = local.outputs.iter_mut().find(|o| o.stream == stream) {
                     output.window = (output.window + bytes).min(wire::WINDOW);
+                } else if let Some(part) = local.part.as_mut().filter(|_| stream == wire::PART) {
+                    part.window = (part.window + bytes).min(wire::PART_WINDOW);
                 }
             }
             kind::INPUT => {
@@ -239,6 +250,12 @@ impl Agent {
                     input.waiting.extend_from_slice(bytes);
                     input.is_over |= bytes.is_empty();
                 }
+            }
+            kind::CLOCK => {
+                let asked = from.number()?;
+                let mut answer = Writer::new(kind::CLOCK);
+                let answer = answer.number(asked).number(clock::now_ns()).done();
+                self.say(&answer);
             }
             kind::ANSWER => {
                 let (number, answer) = (from.number()?, from.bytes()?);
@@ -416,6 +433,7 @@ impl Agent {
                 for output in &mut local.outputs {
                     output.pipe = None;
                 }
+                local.part = None;
             }
             self.leave_by = Some(Instant::now() + KILL_LIMIT);
         }
@@ -426,19 +444,23 @@ impl Agent {
         if now >= self.heard + Duration::from_millis(wire::SILENCE_MS) {
             self.leave();
         }
-        if now >= self.said + Duration::from_millis(wire::BEAT_MS) {
+        // However much the ranks print.
+        if now >= self.reported + Duration::from_millis(wire::BEAT_MS) {
+            self.reported = now;
             self.report_lost_links();
             self.report_doing();
+        }
+        if now >= self.said + Duration::from_millis(wire::BEAT_MS) {
             let beat = Writer::new(kind::BEAT).done();
             self.say(&beat);
         }
     }
 
-    /// Tells the relay what the ranks do, as far as that has changed. While it takes nothing, only
+    /// Tells the relay what the ranks do, as far as that has changed. While it takes little, only
     /// the last state counts.
     fn report_doing(&mut self) {
         if let Stage::Running(task, local) = &self.stage
-            && self.queue.is_empty()
+            && self.queue.len() < READ_BYTES
         {
             let ranks = task.ranks.iter().map(|own| own.rank);
             if let Some(news) = self.reporter.news(&local.segment, ranks) {
@@ -483,6 +505,13 @@ impl Agent {
                 read_output(output, &mut said, false);
             }
             drain(output, &mut said);
+        }
+        if let Some(part) = local
+            .part
+            .as_mut()
+            .filter(|_| ready(&places.part).is_some_and(|r| r.readable))
+        {
+            read_part(part, &mut said);
         }
         for (input, place) in local.inputs.iter_mut().zip(&places.inputs) {
             let writable = ready(place).is_some_and(|r| r.writable);
@@ -533,7 +562,11 @@ impl Agent {
             for output in &mut local.outputs {
                 while read_output(output, &mut said, true) == Taken::Some {}
             }
-            is_over = local.outputs.iter().all(|o| o.pipe.is_none());
+            if let Some(part) = &mut local.part {
+                part.recorder.end();
+            }
+            let is_recorded = local.part.as_ref().is_none_or(|part| part.pipe.is_none());
+            is_over = is_recorded && local.outputs.iter().all(|o| o.pipe.is_none());
         }
         if !said.is_empty() {
             self.say(&said);
@@ -616,6 +649,23 @@ fn read_output(output: &mut Output, said: &mut Vec<u8>, is_last: bool) -> Taken 
     match read {
         0 => Taken::Nothing,
         _ => Taken::Some,
+    }
+}
+
+/// Reads what the recorder has written and the relay takes.
+fn read_part(part: &mut Part, said: &mut Vec<u8>) {
+    let Some(mut pipe) = part.pipe.as_ref() else {
+        return;
+    };
+    let mut bytes = vec![0; part.window.min(READ_BYTES)];
+    match pipe.read(&mut bytes) {
+        Ok(0) => part.pipe = None,
+        Ok(n) => {
+            part.window -= n;
+            said.extend(Writer::new(kind::PART).bytes(&bytes[..n]).done());
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+        Err(_) => part.pipe = None,
     }
 }
 

@@ -21,7 +21,8 @@ use crate::binding::{Lease, place};
 use crate::environment::{SEGMENT_FD, Ties};
 use crate::frameworks::{self, Devices};
 use crate::guard::{self, Guard, Plan, RankStart};
-use crate::plan::{Binding, Job, LaunchError};
+use crate::plan::{Binding, Job, LaunchError, Recording};
+use crate::recorder::Recorder;
 use crate::setup;
 use crate::tell;
 
@@ -48,6 +49,27 @@ pub(super) struct Input {
     pub(super) is_over: bool,
 }
 
+/// What the recorder of this host writes.
+pub(super) struct Part {
+    pub(super) recorder: Recorder,
+    /// None after its end.
+    pub(super) pipe: Option<File>,
+    /// Bytes that the relay still takes.
+    pub(super) window: usize,
+}
+
+impl Part {
+    fn start(recording: &Recording, segment: &Segment) -> Result<Part, LaunchError> {
+        let (recorder, pipe) = Recorder::start_part(recording, segment)?;
+        set_nonblocking(pipe.as_fd()).map_err(|error| setup::descriptors(1, &error))?;
+        Ok(Part {
+            recorder,
+            pipe: Some(pipe.into()),
+            window: wire::PART_WINDOW,
+        })
+    }
+}
+
 /// The ranks of a host while they run.
 pub(super) struct Local {
     pub(super) segment: Arc<Segment>,
@@ -58,6 +80,7 @@ pub(super) struct Local {
     pub(super) is_empty: bool,
     /// What the user wants to know of this host.
     pub(super) lines: Vec<String>,
+    pub(super) part: Option<Part>,
     _leases: Vec<Lease>,
 }
 
@@ -178,12 +201,14 @@ pub(super) fn start(
         devices,
         blocked: SignalSet::of(&[]),
     };
-    let (guard, (outputs, inputs)) =
-        guard::start(plan, &segment, (outputs, inputs)).map_err(|e| {
-            LaunchError::system(format!(
-                "cannot start the guard: {e}; it needs /proc and one more process (ulimit -u)"
-            ))
-        })?;
+    let part = job.recording.as_ref();
+    let part = part.map(|recording| Part::start(recording, &segment));
+    let ours = (outputs, inputs, part.transpose()?);
+    let (guard, (outputs, inputs, part)) = guard::start(plan, &segment, ours).map_err(|e| {
+        LaunchError::system(format!(
+            "cannot start the guard: {e}; it needs /proc and one more process (ulimit -u)"
+        ))
+    })?;
     Ok(Local {
         segment,
         guard,
@@ -191,6 +216,7 @@ pub(super) fn start(
         inputs,
         is_empty: false,
         lines,
+        part,
         _leases: placement.leases,
     })
 }

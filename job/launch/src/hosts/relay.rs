@@ -7,10 +7,12 @@
 
 mod answers;
 mod losses;
+mod parts;
 mod plan;
 
 use answers::Answers;
 use losses::LostLink;
+use parts::Parts;
 pub(crate) use plan::Plan;
 
 use std::collections::HashMap;
@@ -111,6 +113,8 @@ struct Relay {
     inputs: Vec<Input>,
     /// What the ranks have asked for.
     answers: Answers,
+    /// What their recorders write.
+    parts: Option<Parts>,
     segment: Arc<Segment>,
     began: Instant,
     said: Instant,
@@ -134,9 +138,12 @@ impl Relay {
         segment: &Arc<Segment>,
         launcher: UnixStream,
     ) -> Result<Relay, (UnixStream, io::Error)> {
-        match Relay::parts(&plan, inputs, outputs) {
-            Ok((hosts, inputs, outputs)) => Ok(Relay {
+        let parts = (plan.parts.as_ref()).map(|pipe| Parts::new(pipe, plan.names.len()));
+        let ends = Relay::ends(&plan, inputs, outputs);
+        match ends.and_then(|ends| Ok((ends, parts.transpose()?))) {
+            Ok(((hosts, inputs, outputs), parts)) => Ok(Relay {
                 launcher,
+                parts,
                 mirrors: hosts.iter().map(|_| Mirror::default()).collect(),
                 hosts,
                 host_of: plan.host_of,
@@ -158,7 +165,7 @@ impl Relay {
     }
 
     #[allow(clippy::type_complexity)]
-    fn parts(
+    fn ends(
         plan: &Plan,
         inputs: Vec<Option<Arc<OwnedFd>>>,
         outputs: Vec<RankOutput>,
@@ -237,6 +244,9 @@ impl Relay {
             for descriptor in self.answers.descriptors() {
                 poll.add_readable(descriptor);
             }
+            for descriptor in self.parts.iter().filter_map(Parts::descriptor) {
+                poll.add_writable(descriptor);
+            }
             if poll.wait(Some(self.time_to_wait())).is_err() {
                 return;
             }
@@ -258,6 +268,9 @@ impl Relay {
                 }
             }
             for (host, message) in self.answers.turn() {
+                self.hosts[host].say(&message);
+            }
+            for (host, message) in self.parts.iter_mut().flat_map(Parts::write) {
                 self.hosts[host].say(&message);
             }
             self.tick();
@@ -380,6 +393,9 @@ impl Relay {
                     host.ports.push(from.small()?);
                 }
                 host.stage = Stage::Ready;
+                if self.parts.is_some() {
+                    host.say(&Parts::question());
+                }
                 if self.hosts.iter().all(|h| h.stage == Stage::Ready) {
                     self.go()?;
                 }
@@ -414,6 +430,18 @@ impl Relay {
                 let (status, text) = (from.small()?, from.text()?);
                 let host = &self.hosts[at].host;
                 self.complain(format!("host {host}: {text}"), status);
+            }
+            kind::PART => {
+                if let Some(parts) = &mut self.parts {
+                    parts.take(at, from.bytes()?);
+                }
+            }
+            kind::CLOCK => {
+                if let Some(parts) = &mut self.parts
+                    && let Some(question) = parts.answer(at, &mut from)?
+                {
+                    self.hosts[at].say(&question);
+                }
             }
             kind::SAID => self.complain(from.text()?, 0),
             kind::ENDED => self.end_rank(at, Ended::decode(body)?),
@@ -583,6 +611,9 @@ impl Relay {
             self.said = now;
             let beat = Writer::new(kind::BEAT).done();
             self.tell_all(&beat);
+            if self.parts.is_some() {
+                self.tell_all(&Parts::question());
+            }
             self.reap();
         }
         for at in 0..self.hosts.len() {
@@ -621,7 +652,8 @@ impl Relay {
                 output.is_over = true;
             }
             self.flush_outputs();
-            if self.outputs.values().all(|o| o.pipe.is_none()) {
+            let is_passed = self.parts.as_ref().is_none_or(Parts::is_empty);
+            if is_passed && self.outputs.values().all(|o| o.pipe.is_none()) {
                 self.report(&Event::Empty);
                 self.is_over = true;
             }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use margay_core_registry::hosts::SECRET;
 
 use super::wire::{Broken, Reader, Writer, kind};
-use crate::plan::{Binding, Gpus, Inherit, Job, Layout, Program, Unit};
+use crate::plan::{Binding, Gpus, Inherit, Job, Layout, Program, Recording, Unit};
 
 /// A rank of the agent's host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,6 +204,9 @@ impl Task {
         for &length in &self.staged {
             to.number(length);
         }
+        let recorder = self.job.recording.as_ref();
+        let recorder = recorder.map(|recording| recording.program.as_os_str().as_bytes());
+        to.bytes(recorder.unwrap_or_default());
         to.done()
     }
 
@@ -239,6 +242,11 @@ impl Task {
         let programs = job.programs.len();
         let is_known = |own: &OwnRank| (own.rank as usize) < all.len() && own.program < programs;
         let staged = list(from, |from| from.number())?;
+        let recorder = word(from)?;
+        job.recording = (!recorder.is_empty()).then(|| Recording {
+            program: recorder.into(),
+            arguments: Vec::new(),
+        });
         if staged.len() != programs {
             return Err(Broken);
         }
@@ -313,6 +321,10 @@ mod tests {
     fn some() -> Task {
         let mut job = Job::new("mpirun");
         job.binding = Binding::Cores(3);
+        job.recording = Some(Recording {
+            program: "/opt/margay-trace".into(),
+            arguments: Vec::new(),
+        });
         job.programs = vec![Program {
             ranks: None,
             command: "./a b".into(),

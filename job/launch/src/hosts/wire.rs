@@ -7,11 +7,15 @@
 use std::io;
 
 /// What an agent says first, with the protocol's version.
-pub const MAGIC: &[u8] = b"\nmargay-agent 3\n";
+pub const MAGIC: &[u8] = b"\nmargay-agent 4\n";
 /// Longest message in bytes: an environment, and the ports of all ranks.
 pub const LONGEST: usize = 16 << 20;
 /// Bytes of one stream that may be under way: the reader gives them back as it passes them on.
 pub const WINDOW: usize = 128 << 10;
+/// As [`WINDOW`], of what a host's recorder writes.
+pub const PART_WINDOW: usize = 1 << 20;
+/// The number of that stream.
+pub const PART: u64 = u64::MAX;
 /// An agent and the relay say something at least this often, in milliseconds.
 pub const BEAT_MS: u64 = 1000;
 /// Who has said nothing for so long is gone.
@@ -61,6 +65,10 @@ pub mod kind {
     pub const FILE: u8 = 20;
     /// From the agent: text for the user.
     pub const SAID: u8 = 21;
+    /// From the agent: bytes that its recorder has written.
+    pub const PART: u8 = 22;
+    /// To the agent: the relay's clock; from the agent: the same, and its own.
+    pub const CLOCK: u8 = 23;
 }
 
 /// Writes messages.
@@ -224,7 +232,7 @@ mod tests {
 
     #[test]
     fn messages_come_in_any_pieces_behind_what_a_shell_prints() {
-        let mut sent = b"Welcome to b!\nmargay-agent is nice\n\nmargay-agent 3\n".to_vec();
+        let mut sent = b"Welcome to b!\nmargay-agent is nice\n\nmargay-agent 4\n".to_vec();
         sent.extend(Writer::new(kind::INPUT).number(7).bytes(b"abc").done());
         sent.extend(Writer::new(kind::BEAT).done());
         for piece in 1..sent.len() {

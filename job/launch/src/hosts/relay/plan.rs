@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use margay_core_registry::hosts::{Host, Location, SECRET};
@@ -22,6 +23,8 @@ pub(crate) struct Plan {
     pub(super) shell: Vec<OsString>,
     pub(super) tasks: Vec<Task>,
     pub(super) reach: Reach,
+    /// Where what the hosts record goes.
+    pub(crate) parts: Option<OwnedFd>,
     /// The programs that are sent to the hosts.
     sources: Vec<Source>,
     /// Whether the launcher's standard input goes to a rank.
@@ -125,6 +128,7 @@ impl Plan {
             host_of,
             shell: hosts.shell.clone(),
             tasks,
+            parts: None,
             sources,
             has_input,
         })
@@ -136,6 +140,11 @@ impl Plan {
         let all = self.sources.iter().enumerate();
         let own = all.filter(|&(program, _)| runs(program));
         own.map(|(_, source)| source.clone()).collect()
+    }
+
+    /// The hosts, in their order.
+    pub(crate) fn hosts(&self) -> &[String] {
+        &self.names
     }
 
     /// Returns which ranks are where, if the user wants to know.

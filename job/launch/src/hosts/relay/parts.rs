@@ -1,0 +1,120 @@
+//! What the recorders of the hosts write, on its way to the program that makes a trace of it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use margay_sys_os::clock;
+use margay_sys_os::descriptor::{Outlet, Wrote};
+
+use crate::hosts::wire::{self, Broken, Reader, Writer, kind};
+
+/// The pieces that the program takes.
+const BYTES: u32 = 0;
+const CLOCK: u32 = 1;
+
+/// What may wait here before the hosts have to wait.
+const ROOM: usize = 4 << 20;
+
+/// Questions for the time that follow each other at the beginning. Later ones come with the beats.
+const READINGS: usize = 8;
+
+/// The way of the parts of all hosts.
+pub(super) struct Parts {
+    /// None when nobody reads any more.
+    pipe: Option<Outlet>,
+    waiting: Vec<u8>,
+    hosts: Vec<Host>,
+}
+
+#[derive(Clone, Default)]
+struct Host {
+    /// Bytes for which the agent has not been given room again.
+    owed: usize,
+    /// Times that have been read.
+    readings: usize,
+}
+
+impl Parts {
+    /// `pipe` leads to the program.
+    pub(super) fn new(pipe: &OwnedFd, hosts: usize) -> io::Result<Parts> {
+        Ok(Parts {
+            pipe: Some(Outlet::new(pipe.as_fd())?),
+            waiting: Vec::new(),
+            hosts: vec![Host::default(); hosts],
+        })
+    }
+
+    /// What is waited for until more can be written.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let pipe = self.pipe.as_ref().filter(|_| !self.waiting.is_empty());
+        pipe.map(Outlet::as_fd)
+    }
+
+    /// Takes what a host has recorded.
+    pub(super) fn take(&mut self, host: usize, bytes: &[u8]) {
+        self.hosts[host].owed += bytes.len();
+        self.enter(host, BYTES, bytes);
+    }
+
+    fn enter(&mut self, host: usize, what: u32, bytes: &[u8]) {
+        if self.pipe.is_some() && !bytes.is_empty() {
+            self.waiting.extend((host as u32).to_le_bytes());
+            self.waiting.extend(what.to_le_bytes());
+            self.waiting.extend((bytes.len() as u64).to_le_bytes());
+            self.waiting.extend_from_slice(bytes);
+        }
+    }
+
+    /// Writes what is possible. Returns messages that give hosts room for as much as was taken.
+    pub(super) fn write(&mut self) -> Vec<(usize, Vec<u8>)> {
+        let mut written = 0;
+        while let Some(pipe) = &self.pipe {
+            match pipe.write(&self.waiting[written..]) {
+                Wrote::Some(n) => written += n,
+                Wrote::Later => break,
+                Wrote::Closed | Wrote::Failed(_) => self.pipe = None,
+            }
+        }
+        self.waiting.drain(..written);
+        if self.pipe.is_none() {
+            self.waiting.clear();
+        }
+        if self.waiting.len() >= ROOM {
+            return Vec::new();
+        }
+        let owed = self.hosts.iter_mut().enumerate();
+        owed.filter(|(_, host)| host.owed > 0)
+            .map(|(at, host)| {
+                let bytes = std::mem::take(&mut host.owed) as u64;
+                let mut credit = Writer::new(kind::CREDIT);
+                (at, credit.number(wire::PART).number(bytes).done())
+            })
+            .collect()
+    }
+
+    /// The question what time it is on a host.
+    pub(super) fn question() -> Vec<u8> {
+        Writer::new(kind::CLOCK).number(clock::now_ns()).done()
+    }
+
+    /// Takes its answer: when it was asked, and the time there. Returns the next question.
+    pub(super) fn answer(
+        &mut self,
+        host: usize,
+        from: &mut Reader<'_>,
+    ) -> Result<Option<Vec<u8>>, Broken> {
+        let (asked, there) = (from.number()?, from.number()?);
+        let took = clock::now_ns().saturating_sub(asked);
+        let ahead = there.wrapping_sub(asked.wrapping_add(took / 2));
+        let reading = [ahead.to_le_bytes(), took.to_le_bytes()].concat();
+        self.enter(host, CLOCK, &reading);
+        let readings = &mut self.hosts[host].readings;
+        *readings += 1;
+        Ok((*readings < READINGS).then(Parts::question))
+    }
+
+    /// Nothing waits any more.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
