@@ -118,6 +118,25 @@ impl HostList {
         list.checked("node01 4")
     }
 
+    /// Returns hosts that have joined: a line each, with the cores of each and its name.
+    #[must_use]
+    pub fn of_joined<'a>(lines: impl Iterator<Item = &'a str>) -> HostList {
+        let host = |line: &'a str| {
+            let (cores, name) = line.split_once(' ')?;
+            Some((name.to_owned(), Some(cores.parse().ok()?)))
+        };
+        HostList {
+            list: lines.filter_map(host).collect(),
+            is_whole_host: false,
+        }
+    }
+
+    /// Whether it names no host.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     /// Whether all hosts of another list are in this one.
     #[must_use]
     pub fn has_all_of(&self, other: &HostList) -> bool {

@@ -13,6 +13,7 @@ pub mod fortran;
 pub mod hosts;
 pub mod job;
 pub mod job_files;
+pub mod join;
 pub mod live;
 pub mod load;
 pub mod mapping;

@@ -14,8 +14,8 @@ use margay_cli::options::{self, FilesOptions, Margay, MeshOptions, Subcommand};
 use margay_cli::part_options::{NAMES, with_two_dashes};
 use margay_cli::poe::{self, Jobs, PoeOptions};
 use margay_cli::{
-    account, allocation, bench, check, completions, fortran, job, job_files, live, mesh_live, omp,
-    part, pfs, profile_view, queue, single_dash, system, threads_view, trace, why_view,
+    account, allocation, bench, check, completions, fortran, job, job_files, join, live, mesh_live,
+    omp, part, pfs, profile_view, queue, single_dash, system, threads_view, trace, why_view,
 };
 use margay_job_launch::environment::{ENV_SIZE, ENV_SPAWN};
 use margay_job_launch::hosts::agent;
@@ -73,6 +73,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
     // options both cost as much as a rank's start.
     let command = Box::leak(Box::new(options::run_command(name)));
     let words = arguments.clone();
+    let mut joined = None;
     let job = single_dash::segments(command, arguments)
         .map_err(|text| report(name, &format!("{text}; see {name} --help"), 2))
         .and_then(|segments| {
@@ -85,6 +86,10 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
             if segments.iter().any(|segment| segment.end.check) && !check::is_on() {
                 return Err(report(name, &check::run(name, &words), 1));
             }
+            joined = join::gather(name, &mut segments).map_err(|text| match text.is_empty() {
+                true => ExitCode::FAILURE,
+                false => report(name, &text, 2),
+            })?;
             // What a rank starts stays on the rank's host.
             let is_free = |name: &str| std::env::var_os(name).is_none();
             if is_free(ENV_SIZE) && is_free(ENV_SPAWN) {
@@ -107,7 +112,10 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
                 })
                 .map_err(|text| report(name, &text, 2))
         });
-    launch(name, job)
+    let status = launch(name, job);
+    // The hosts that have joined are wanted until the job has ended.
+    drop(joined);
+    status
 }
 
 /// Runs the jobs that the words of `poe` describe.
@@ -251,9 +259,10 @@ fn other(command: Subcommand, arguments: &[OsString]) -> ExitCode {
         }
         Subcommand::Threads(options) => threads_view::show(&options),
         Subcommand::Fortran(options) => fortran::build(&options),
-        Subcommand::Agent => {
-            agent::serve().map_err(|error| format!("the agent cannot serve: {error}"))
-        }
+        Subcommand::Agent(options) => match &options.join {
+            Some(to) => return report("margay", &join::join(to, options.wait), 1),
+            None => agent::serve().map_err(|error| format!("the agent cannot serve: {error}")),
+        },
         Subcommand::Lines => check::lines(),
         Subcommand::Completions { shell, command } => completions::print(shell, &command),
     };

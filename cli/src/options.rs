@@ -9,6 +9,7 @@ use clap::{ArgAction, Args, CommandFactory, Parser, ValueHint};
 use margay_job_launch::plan::{Gpus, OnDeadlock, StdinTo};
 
 use crate::hosts::{HostList, host_file, hosts};
+use crate::join::{AgentOptions, JoinOptions};
 use crate::mapping::{Bind, MapBy, bind, map_by};
 use crate::mesh_groups::Sort;
 use crate::queue_options::{
@@ -111,9 +112,8 @@ pub enum Subcommand {
     Threads(ThreadsOptions),
     /// Build the Fortran modules and library for a compiler.
     Fortran(FortranOptions),
-    /// Serve as the agent of this host for a launcher on another one, which starts it.
-    #[command(hide = true)]
-    Agent,
+    /// Serve as the agent of this host for a launcher: join one, for its job.
+    Agent(AgentOptions),
     /// Say which functions and lines the addresses on the standard input are.
     #[command(hide = true)]
     Lines,
@@ -313,6 +313,10 @@ pub struct RunOptions {
     /// needs one for each of its ranks [default: any]
     #[arg(long = "port-range", value_name = "FIRST:LAST", value_parser = port_range)]
     pub ports: Option<(u16, u16)>,
+
+    /// Hosts that dial in.
+    #[command(flatten)]
+    pub join: JoinOptions,
 
     /// Working directory of the program
     #[arg(long = "wdir", aliases = ["wd", "cwd", "chdir"], value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]

@@ -48,13 +48,14 @@ const PROGRAMS: [&str; 3] = ["margay", "margay-bench", "margay-machine"];
 
 /// The names of the last of them: the partitions of `margay part`, the parallel file system of
 /// `margay pfs`, the head of the queue that `margay up` starts, the checker of `mpiexec -check`,
-/// what records jobs, and the hosts as one system of `margay ps`.
-const MACHINE_NAMES: [&str; 7] = [
+/// what records jobs, hosts that dial in, and the hosts as one system of `margay ps`.
+const MACHINE_NAMES: [&str; 8] = [
     "margay-part",
     "margay-pfs",
     "margay-queue",
     "margay-check",
     "margay-trace",
+    "margay-join",
     "margay-system",
     "margay-shell",
 ];

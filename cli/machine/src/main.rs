@@ -16,7 +16,7 @@ struct Program {
     about: Option<&'static str>,
 }
 
-const PROGRAMS: [Program; 7] = [
+const PROGRAMS: [Program; 8] = [
     Program {
         name: margay_svc_part::PROGRAM,
         run: margay_svc_part::main,
@@ -50,6 +50,12 @@ const PROGRAMS: [Program; 7] = [
         about: Some(
             "Records, reads and shows traces. `mpiexec -trace`, `margay trace` and `margay view` run it.",
         ),
+    },
+    Program {
+        name: margay_svc_join::PROGRAM,
+        run: margay_svc_join::main,
+        what: "hosts that dial in, run by mpiexec -join and margay agent --join",
+        about: Some("Brings launchers and hosts that dial in together. `mpiexec -join` runs it."),
     },
     Program {
         name: margay_svc_system::PROGRAM,

@@ -38,7 +38,7 @@ use link::{Link, Queue, Received};
 use proof::Names;
 use seal::{BEFORE, Seals};
 
-pub use proof::Secret;
+pub use proof::{Secret, secret_of};
 
 /// Visitors that have not proved who they are yet; one more drives the oldest out.
 const MOST_VISITORS: usize = 64;

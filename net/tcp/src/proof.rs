@@ -53,6 +53,15 @@ enum Label {
     ListeningKey,
 }
 
+/// The secret that a text stands for which both sides have been given.
+#[must_use]
+pub fn secret_of(text: &[u8]) -> Secret {
+    let mac = Hmac::<Sha256>::new_from_slice(b"margay, a secret from a text");
+    let mut mac = mac.expect("keys of any length are possible");
+    mac.update(text);
+    mac.finalize().into_bytes().into()
+}
+
 fn code(secret: &Secret, label: Label, greeting: &Greeting, nonce: &[u8]) -> Hmac<Sha256> {
     let label: &[u8; 8] = match label {
         Label::Answer => b"answer\0\0",

@@ -7,7 +7,8 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use margay_sys_os::sockets::{self, Epoll};
 
@@ -54,6 +55,13 @@ impl Door {
             secret,
             visitors: VecDeque::new(),
         }
+    }
+
+    /// What becomes readable when somebody knocks. Who has knocked proves the secret in some looks
+    /// more.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
     }
 
     /// The next one who has proved the secret, if there is one.
@@ -180,6 +188,27 @@ impl Talk {
             message: Vec::new(),
             output: Vec::new(),
         }
+    }
+
+    /// The connection.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// How many bytes wait until the connection is writable.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.output.len()
+    }
+
+    /// Says that nothing more will be sent.
+    ///
+    /// # Errors
+    /// When the other end is gone.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.stream.shutdown(Shutdown::Write)
     }
 
     /// Sends a message; what the system does not take goes with later calls.

@@ -370,6 +370,22 @@ const PLACES: &[(&str, &str)] = &[
         "hosts are asked for their loads: descriptors, ten seconds at most",
     ),
     (
+        "cli/src/join.rs",
+        "the launcher waits for hosts that join, and at its end for what has let them in",
+    ),
+    (
+        "svc/join/src/agent.rs",
+        "a host that joins looks for its launcher, and then passes on what there is: descriptors",
+    ),
+    (
+        "svc/join/src/meet.rs",
+        "what lets hosts in, and connects remote shells with them: descriptors",
+    ),
+    (
+        "svc/join/src/pass.rs",
+        "the remote shell for a host that has joined: descriptors",
+    ),
+    (
         "svc/system/src/ps.rs",
         "a command pauses between two looks at the jobs: a tenth of a second",
     ),

@@ -229,12 +229,10 @@ impl Relay {
             poll.clear();
             let launcher = poll.add_readable(self.launcher.as_fd());
             let hosts: Vec<_> = self.hosts.iter().map(|h| h.register(&mut poll)).collect();
-            let inputs: Vec<_> = (self.inputs.iter())
-                .map(|input| {
-                    let source = input.source.as_ref();
-                    let source = source.filter(|_| self.is_running && input.window > 0)?;
-                    Some(poll.add_readable(source.as_fd()))
-                })
+            let inputs: Vec<(u32, usize)> = (self.inputs.iter())
+                .filter(|input| self.is_running && input.window > 0)
+                .filter_map(|input| Some((input.rank, input.source.as_ref()?)))
+                .map(|(rank, source)| (rank, poll.add_readable(source.as_fd())))
                 .collect();
             let outputs: Vec<(u64, usize)> = (self.outputs.iter())
                 .filter(|(_, output)| !output.waiting.is_empty())
@@ -257,9 +255,9 @@ impl Relay {
                 let heard = self.hosts[at].turn(&poll, places);
                 self.hear(at, heard);
             }
-            for (at, place) in inputs.into_iter().enumerate() {
-                if place.is_some_and(|place| poll.ready(place).readable) {
-                    self.read_input(at);
+            for (rank, place) in inputs {
+                if poll.ready(place).readable {
+                    self.read_input(rank);
                 }
             }
             for (stream, place) in outputs {
@@ -530,8 +528,11 @@ impl Relay {
         });
     }
 
-    fn read_input(&mut self, at: usize) {
-        let input = &mut self.inputs[at];
+    fn read_input(&mut self, rank: u32) {
+        // It may have ended since.
+        let Some(input) = self.inputs.iter_mut().find(|input| input.rank == rank) else {
+            return;
+        };
         let mut bytes = vec![0; input.window.min(READ_BYTES)];
         let Some(mut source) = input.source.as_ref() else {
             return;

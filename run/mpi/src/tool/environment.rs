@@ -69,6 +69,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The command that reaches the other hosts of a job, as `-launcher-exec`; `ssh` without it.",
     },
     Environment {
+        name: "MARGAY_JOIN_TOKEN",
+        reader: "`mpiexec -join`, `margay agent --join`",
+        about: "The token that lets hosts join a job, of 16 characters or more; the ranks do not get it.",
+    },
+    Environment {
         name: "MARGAY_MAKE",
         reader: "`margay make`",
         about: "Set for the commands of make: the run that they belong to, its remote shell and its hosts.",

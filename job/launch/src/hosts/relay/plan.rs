@@ -16,6 +16,9 @@ use crate::hosts::task::{OwnRank, Task};
 use crate::plan::{Hosts, Job, LaunchError, StdinTo};
 use crate::setup::find_program;
 
+/// The variable with what lets hosts join: no rank has to know it.
+const JOIN_TOKEN: &str = "MARGAY_JOIN_TOKEN";
+
 /// What the relay needs to start a job.
 pub(crate) struct Plan {
     pub(super) names: Vec<String>,
@@ -97,7 +100,9 @@ impl Plan {
                 })
                 .collect(),
             all: all.clone(),
-            environment: std::env::vars_os().collect(),
+            environment: std::env::vars_os()
+                .filter(|(name, _)| name != JOIN_TOKEN)
+                .collect(),
             directory: directory.clone(),
             staged: staged.clone(),
         };
