@@ -42,6 +42,23 @@ fn may_trace() -> bool {
     may
 }
 
+/// What meets a rank in `MPI_Finalize` ends with an error that says so, also a barrier, which
+/// `MPI_Finalize` is itself.
+#[test]
+fn an_operation_that_meets_the_end_of_a_rank_says_so() {
+    let built = Built::mpi("why/last.c");
+    for what in ["barrier", "sum"] {
+        for ranks in [2, 3, 7] {
+            let end = start(&built, "", ranks, what).ended_with_nothing_left();
+            assert_eq!(end.status.code(), Some(16), "{}", end.err);
+            let said = "rank 0 is in MPI_Finalize, and takes part in nothing any more";
+            assert!(end.err.contains(said), "{}", end.err);
+            let last = "last operation of rank 0: MPI_Finalize";
+            assert!(end.err.contains(last), "{}", end.err);
+        }
+    }
+}
+
 #[test]
 fn a_deadlock_is_reported_once_with_lines_and_the_job_goes_on() {
     let built = stands();

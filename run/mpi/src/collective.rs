@@ -106,7 +106,11 @@ impl Mpi {
         self.check_whole(comm)?;
         // An operation that is refused here must not count: it need not be refused everywhere.
         let plan = plan(self, comm, operation)?;
-        Ok(self.start_plan(comm, plan, comm.next_tag()))
+        let tag = match operation {
+            Operation::Leave => Comm::LAST_TAG,
+            _ => comm.next_tag(),
+        };
+        Ok(self.start_plan(comm, plan, tag))
     }
 
     /// Begins a collective under a given tag.

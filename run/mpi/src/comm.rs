@@ -332,6 +332,9 @@ impl Comm {
         }
     }
 
+    /// The tag of the last collective operation, which is none of any other.
+    pub(crate) const LAST_TAG: u32 = SEQUENCES;
+
     /// Returns the number of the next collective operation. All processes start collectives in the
     /// same order.
     pub fn next_tag(&self) -> u32 {

@@ -170,7 +170,8 @@ impl Deferred for ExchangeRequest {
 pub(crate) fn exchange<'a>(comm: &Comm, operation: &'a Operation) -> Option<Exchange<'a>> {
     use Operation as O;
     Some(match operation {
-        O::Barrier => Exchange::Barrier,
+        O::Barrier => Exchange::Barrier { is_last: false },
+        O::Leave => Exchange::Barrier { is_last: true },
         O::Bcast {
             data,
             root: Root::Rank(root),
@@ -346,6 +347,15 @@ fn error_of(disagreement: Disagreement) -> Error {
                 MPI_ERR_OTHER,
                 "another thread of this rank is in a collective operation of the same communicator; order the calls, or \
                  give each thread a duplicate of the communicator",
+            );
+        }
+        Some(Cause::Left) => {
+            return Error::new(
+                MPI_ERR_OTHER,
+                format!(
+                    "rank {rank} is in MPI_Finalize, and takes part in nothing any more; all ranks must call the same collective \
+                     operations"
+                ),
             );
         }
         Some(Cause::Counts) => {

@@ -480,7 +480,7 @@ impl Mpi {
         }
         self.rank.drain();
         if self.rank.application().len() > 1 {
-            let _ = self.collective(&self.world, Operation::Barrier);
+            let _ = self.collective(&self.world, Operation::Leave);
             self.rank.drain();
         }
         for comm in [&self.own, &self.world] {

@@ -60,6 +60,8 @@ pub struct Elements {
 #[derive(Clone)]
 pub enum Operation {
     Barrier,
+    /// A barrier in `MPI_Finalize`, which is no other rank's `MPI_Barrier`.
+    Leave,
     Bcast {
         data: Operand,
         root: Root,
@@ -182,7 +184,7 @@ impl Operation {
     pub(crate) fn own_bytes(&self) -> u64 {
         use Operation as O;
         match self {
-            O::Barrier => 0,
+            O::Barrier | O::Leave => 0,
             O::Bcast { data, .. } => data.bytes(),
             O::Gather { send, recv, .. } | O::Scatter { send, recv, .. } => {
                 send.as_ref().or(recv.as_ref()).map_or(0, Operand::bytes)

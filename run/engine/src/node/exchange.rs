@@ -12,8 +12,8 @@ use margay_sys_os::user::Mem;
 use margay_sys_shm::board::{Operation, STAGE_BYTES};
 
 use super::{
-    Blocks, COMBINED_PIECE, Channel, Disagreement, Kind, MOST_LANES, Parts, SHORT_BYTES, TAG_BYTES,
-    Tag, part, put, read,
+    Blocks, COMBINED_PIECE, Channel, Disagreement, Kind, LAST, MOST_LANES, Parts, SHORT_BYTES,
+    TAG_BYTES, Tag, part, put, read,
 };
 use crate::data::{self, Data};
 use crate::rank::Rank;
@@ -26,7 +26,10 @@ const SINGLE_BLOCK: u64 = 512;
 /// meaning on this rank.
 pub enum Exchange<'a> {
     /// Nothing is exchanged.
-    Barrier,
+    Barrier {
+        /// The ranks use the communicator no more.
+        is_last: bool,
+    },
     /// The data of `root` to all.
     Bcast {
         /// What is sent or received.
@@ -141,7 +144,7 @@ impl Exchange<'_> {
     #[inline(always)]
     fn kind(&self) -> Kind {
         match self {
-            Exchange::Barrier => Kind::Barrier,
+            Exchange::Barrier { .. } => Kind::Barrier,
             Exchange::Bcast { .. } => Kind::Bcast,
             Exchange::Gather { .. } => Kind::Gather,
             Exchange::Scatter { .. } => Kind::Scatter,
@@ -163,6 +166,7 @@ impl Exchange<'_> {
             | Exchange::Scatter { root, .. } => Some(*root),
             Exchange::Reduce(_, root) => *root,
             // In the place of a root, of which there is none.
+            Exchange::Barrier { is_last: true } => Some(LAST),
             Exchange::ReduceScatter(_, share) if share.mark != 0 => Some(share.mark),
             _ => None,
         }
@@ -172,7 +176,7 @@ impl Exchange<'_> {
     #[inline(always)]
     pub(super) fn tag_of(&self, rank: u32, ranks: u32) -> Tag {
         let bytes = match self {
-            Exchange::Barrier => 0,
+            Exchange::Barrier { .. } => 0,
             Exchange::Bcast { data, .. } => data.size(),
             Exchange::Gather { bytes, .. } | Exchange::Scatter { bytes, .. } => *bytes,
             Exchange::Allgather { piece, .. } => piece.1,
@@ -200,7 +204,7 @@ impl Exchange<'_> {
     #[inline(always)]
     fn contribution(&self, rank: u32, ranks: u32) -> u64 {
         match self {
-            Exchange::Barrier => 0,
+            Exchange::Barrier { .. } => 0,
             Exchange::Bcast { root, .. } | Exchange::Scatter { root, .. } if *root != rank => 0,
             Exchange::Gather { root, .. } if *root == rank => 0,
             Exchange::Scatter { bytes, .. } => bytes * u64::from(ranks),
@@ -291,7 +295,7 @@ impl Exchange<'_> {
     #[inline(always)]
     fn fill(&self, me: u32, ranks: u32, out: &mut [u8]) {
         match self {
-            Exchange::Barrier => {}
+            Exchange::Barrier { .. } => {}
             Exchange::Bcast { data, .. } => data.walk().pack(data, out),
             Exchange::Gather { send, .. } => {
                 if let Some(send) = send {
@@ -501,7 +505,7 @@ impl Channel {
                 .ok_or_else(|| exchange.tag_of(root, ranks).other(root, None)),
         };
         match exchange {
-            Exchange::Barrier => {}
+            Exchange::Barrier { .. } => {}
             Exchange::Bcast { root, .. } if *root == me => {}
             Exchange::Bcast { data, root } => unpack(data, staged(*root, data.size() as usize)?),
             Exchange::Gather { recv: None, .. } => {}

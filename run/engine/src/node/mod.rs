@@ -35,7 +35,7 @@ use self::direct::expose;
 use self::exchange::has_put_below;
 pub use self::exchange::{Combination, Exchange, Share};
 pub use self::posted::{Arguments, Posted};
-use self::tag::{Kind, Tag};
+use self::tag::{Kind, LAST, Tag};
 use crate::call::{Failed, Pending};
 use crate::data::{self, Data};
 use crate::engine::Engine;
@@ -127,6 +127,8 @@ pub enum Cause {
     Unreadable,
     /// The ranks have other counts for their shares of a reduction.
     Counts,
+    /// The rank uses the communicator no more.
+    Left,
     /// Another thread of this rank is in a collective operation of the same communicator.
     Busy,
 }

@@ -37,7 +37,8 @@ impl Channel {
     /// When the ranks do not agree about the operation.
     pub fn barrier(&self, rank: &Rank) -> Result<(), Disagreement> {
         if !self.roomy {
-            return self.exchange(rank, &Exchange::Barrier).map(|_| ());
+            let barrier = Exchange::Barrier { is_last: false };
+            return self.exchange(rank, &barrier).map(|_| ());
         }
         let tag = Tag::new(Kind::Barrier, None, 0);
         self.put_and_wait(rank, tag, 0, |_| {}).map(|_| ())

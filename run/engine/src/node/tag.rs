@@ -20,6 +20,9 @@ pub(super) enum Kind {
     Exscan = 13,
 }
 
+/// In the place of a root, of a barrier that is the last operation of a communicator.
+pub(super) const LAST: u32 = 1;
+
 /// What a rank does in an operation, in eight bytes: kind 8 bits, root + 1 24 bits, bytes 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag(pub(super) u64);
@@ -44,7 +47,12 @@ impl Tag {
         }
         let same = other >> 32 == self.0 >> 32;
         let shares = Kind::ReduceScatter as u64;
-        let cause = (other >> 56 == shares && self.0 >> 56 == shares).then_some(Cause::Counts);
+        let cause = if other >> 56 == shares && self.0 >> 56 == shares {
+            Some(Cause::Counts)
+        } else {
+            let last = Tag::new(Kind::Barrier, Some(LAST), 0);
+            (other == last.0).then_some(Cause::Left)
+        };
         Err(Disagreement {
             cause,
             ..self.other(rank, same.then_some(other & 0xffff_ffff))

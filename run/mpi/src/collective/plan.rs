@@ -66,7 +66,7 @@ fn buffers(operation: &Operation) -> (Buffer, Buffer) {
     let typed = |blocks: &Option<Blocks>| buffer_of(blocks.as_ref(), Blocks::typed);
     let reduced = |mem: Option<&Mem>, e: &Elements| buffer_of(mem, |mem| e.buffer(mem));
     match operation {
-        O::Barrier => (Buffer::None, Buffer::None),
+        O::Barrier | O::Leave => (Buffer::None, Buffer::None),
         O::Bcast { data, .. } => (Buffer::None, data.buffer()),
         O::Gather { send, recv, .. } | O::Scatter { send, recv, .. } => (equal(send), equal(recv)),
         O::Gatherv { send, recv, .. } => (equal(send), typed(recv)),
@@ -132,7 +132,7 @@ fn divided_schedule(
 ) -> Option<Schedule> {
     use Operation as O;
     Some(match operation {
-        O::Barrier => schedule::hosts_barrier(rank, hosts),
+        O::Barrier | O::Leave => schedule::hosts_barrier(rank, hosts),
         O::Bcast {
             data,
             root: Root::Rank(root),
@@ -172,7 +172,7 @@ fn intra_schedule(
         ),
     };
     Ok(match operation {
-        O::Barrier => schedule::barrier(ranks),
+        O::Barrier | O::Leave => schedule::barrier(ranks),
         O::Bcast { data, root } => schedule::bcast(ranks, at(root)?, data.bytes(), tuning),
         O::Gather { send, recv, root } => {
             let (s, r) = (block(send), block(recv));
@@ -265,7 +265,7 @@ fn inter_schedule(
         );
     }
     Ok(match operation {
-        O::Barrier => schedule::inter_barrier(inter),
+        O::Barrier | O::Leave => schedule::inter_barrier(inter),
         O::Bcast { data, root } => schedule::inter_bcast(inter, at(root), data.bytes(), tuning),
         O::Gather { send, recv, root } => {
             schedule::inter_gather(inter, at(root), block(send), block(recv))
