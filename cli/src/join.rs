@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use clap::Args;
+use margay_core_registry::network::{JOIN_PORT, VARIABLE_TOKEN};
 use margay_job_launch::report::host_name;
 use margay_sys_os::process::beside;
 use margay_sys_os::{signal, sockets};
@@ -16,10 +17,6 @@ use crate::options::RunOptions;
 
 /// The program that does the work, beside `margay` in the same folder.
 const PROGRAM: &str = "margay-join";
-/// The environment variable with the token that lets hosts join.
-pub const ENV_TOKEN: &str = "MARGAY_JOIN_TOKEN";
-/// The port where none is named.
-const PORT: &str = "7117";
 /// For how many seconds hosts and launcher wait for each other.
 const WAIT: &str = "300";
 
@@ -32,7 +29,7 @@ pub struct JoinOptions {
     pub join: Option<u32>,
 
     /// The port at which hosts join
-    #[arg(long = "join-port", value_name = "PORT", default_value = PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long = "join-port", value_name = "PORT", default_value_t = JOIN_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub join_port: u16,
 
     /// For how many seconds hosts may join
@@ -116,16 +113,16 @@ pub fn gather(name: &str, segments: &mut [RunOptions]) -> Result<Option<Joined>,
         &hosts.to_string(),
         &options.join_wait.to_string(),
     ];
-    if std::env::var_os(ENV_TOKEN).is_none() {
+    if std::env::var_os(VARIABLE_TOKEN).is_none() {
         let token = text(token);
         let port = options.join_port;
         let line = format!(
-            "{name}: waiting for {hosts} hosts; on each of them: {ENV_TOKEN}={token} margay agent --join {}:{port}\n",
+            "{name}: waiting for {hosts} hosts; on each of them: {VARIABLE_TOKEN}={token} margay agent --join {}:{port}\n",
             host_name()
         );
         // A message that nobody reads is no reason to stop.
         let _ = io::stderr().write_all(line.as_bytes());
-        command.env(ENV_TOKEN, token);
+        command.env(VARIABLE_TOKEN, token);
     }
     let child = signal::take_defaults_in(&mut command)
         .args(words)

@@ -1,22 +1,17 @@
 //! The trace of a job on several hosts: on each of them a recorder writes a part, and here the
 //! parts become one trace while they come.
 //!
-//! The standard input brings them, in pieces: the number of the host (4 bytes), what it is (4
-//! bytes), its length (8 bytes), and the bytes. All numbers are little-endian.
+//! The standard input brings them, in [pieces](Piece).
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 
-use margay_core_record::Record;
+use margay_core_record::{Piece, Record};
 use margay_sys_os::clock;
 
 use crate::format::{Block, Head, Incoming, Place, SiteInfo, ThreadRecords, Trace};
 use crate::sink::{End, Sink, Wanted};
 
-/// Bytes of a part.
-const BYTES: u32 = 0;
-/// How far the clock of a host is ahead of ours, and how long the question took, in nanoseconds.
-const CLOCK: u32 = 1;
 /// A longer piece is none.
 const MOST_PIECE: u64 = 64 << 20;
 
@@ -113,37 +108,38 @@ pub fn run(
         notes: Vec::new(),
     };
     // What is in the file so far can be read while the job runs.
-    while let Ok(Some((host, kind, bytes))) = piece(&mut input) {
-        gathering.take(host as usize, kind, &bytes);
+    while let Ok(Some((host, what, bytes))) = piece(&mut input) {
+        gathering.take(host as usize, what, &bytes);
         gathering.sink.flush();
     }
     Ok(gathering.finish(say))
 }
 
+/// The host of a piece, what that is where it is known, and its bytes.
+type Taken = (u32, Option<Piece>, Vec<u8>);
+
 /// The next piece of the input.
-fn piece(input: &mut impl Read) -> io::Result<Option<(u32, u32, Vec<u8>)>> {
+fn piece(input: &mut impl Read) -> io::Result<Option<Taken>> {
     let (mut head, mut bytes) = (Vec::new(), Vec::new());
-    input.take(16).read_to_end(&mut head)?;
-    let Ok(head) = <[u8; 16]>::try_from(head) else {
+    input.take(Piece::HEAD as u64).read_to_end(&mut head)?;
+    let Ok(head) = <[u8; Piece::HEAD]>::try_from(head) else {
         return Ok(None);
     };
-    let [a, b, c, d] =
-        std::array::from_fn(|i| u32::from_le_bytes([0, 1, 2, 3].map(|byte| head[4 * i + byte])));
-    let length = u64::from(c) | u64::from(d) << 32;
+    let (host, what, length) = Piece::read(head);
     if length > MOST_PIECE {
         return Ok(None);
     }
     input.take(length).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 == length).then_some((a, b, bytes)))
+    Ok((bytes.len() as u64 == length).then_some((host, what, bytes)))
 }
 
 impl Gathering {
-    fn take(&mut self, host: usize, kind: u32, bytes: &[u8]) {
+    fn take(&mut self, host: usize, what: Option<Piece>, bytes: &[u8]) {
         let Some(part) = self.parts.get_mut(host) else {
             return;
         };
-        match kind {
-            BYTES if part.failed.is_none() => {
+        match what {
+            Some(Piece::Bytes) if part.failed.is_none() => {
                 part.incoming.add(bytes);
                 loop {
                     let part = &mut self.parts[host];
@@ -157,7 +153,7 @@ impl Gathering {
                     }
                 }
             }
-            CLOCK => {
+            Some(Piece::Clock) => {
                 if let Some((&ahead, took)) = bytes.split_first_chunk::<8>()
                     && let Ok(took) = <[u8; 8]>::try_from(took)
                 {
@@ -270,13 +266,8 @@ mod tests {
     use crate::format::{Writer, read_file};
     use crate::sink::Output;
 
-    fn framed(host: u32, kind: u32, bytes: &[u8]) -> Vec<u8> {
-        let mut all = Vec::new();
-        all.extend(host.to_le_bytes());
-        all.extend(kind.to_le_bytes());
-        all.extend((bytes.len() as u64).to_le_bytes());
-        all.extend(bytes);
-        all
+    fn framed(host: u32, what: Piece, bytes: &[u8]) -> Vec<u8> {
+        [&what.head(host, bytes.len()), bytes].concat()
     }
 
     /// A part with a call at 1000 ns by the launcher's clock, from the site with that number.
@@ -339,8 +330,8 @@ mod tests {
         let ahead = |ahead: i64, took: u64| [ahead.to_le_bytes(), took.to_le_bytes()].concat();
         let (a, b) = (part(0, now, 1, 7), part(1, now + second as u64, 2, 7));
         for size in [1, 7, 64, 1 << 20] {
-            let mut input = framed(1, CLOCK, &ahead(second, 10));
-            input.extend(framed(1, CLOCK, &ahead(3 * second, 1000)));
+            let mut input = framed(1, Piece::Clock, &ahead(second, 10));
+            input.extend(framed(1, Piece::Clock, &ahead(3 * second, 1000)));
             let (mut first, mut other) = (a.chunks(size), b.chunks(size));
             loop {
                 let next = [(0, first.next()), (1, other.next())];
@@ -350,7 +341,7 @@ mod tests {
                 for (host, bytes) in next {
                     input.extend(
                         bytes
-                            .map(|bytes| framed(host, BYTES, bytes))
+                            .map(|bytes| framed(host, Piece::Bytes, bytes))
                             .unwrap_or_default(),
                     );
                 }
@@ -372,7 +363,11 @@ mod tests {
         let now = clock::now_ns();
         let (a, b) = (part(0, now, 1, 7), part(1, now, 2, 7));
         for length in 0..b.len() {
-            let input = [framed(0, BYTES, &a), framed(1, BYTES, &b[..length])].concat();
+            let input = [
+                framed(0, Piece::Bytes, &a),
+                framed(1, Piece::Bytes, &b[..length]),
+            ]
+            .concat();
             let (trace, said) = gathered(&input);
             assert!(trace.records() >= 1);
             let named = said
@@ -383,11 +378,15 @@ mod tests {
         for at in 0..b.len() {
             let mut damaged = b.clone();
             damaged[at] ^= 0xff;
-            let input = [framed(1, BYTES, &damaged), framed(0, BYTES, &a)].concat();
+            let input = [
+                framed(1, Piece::Bytes, &damaged),
+                framed(0, Piece::Bytes, &a),
+            ]
+            .concat();
             let (trace, _) = gathered(&input);
             assert!(trace.threads.iter().any(|thread| thread.rank == 0));
         }
-        let input = framed(0, BYTES, &a);
+        let input = framed(0, Piece::Bytes, &a);
         for length in 0..input.len() {
             gathered(&input[..length]);
         }

@@ -15,10 +15,12 @@
 mod counted;
 mod format;
 mod origin;
+mod piece;
 mod read;
 mod write;
 
 pub use format::{KEY, Kind, NO_PEER, Record, Shape, Site, VERSION};
 pub use origin::{NameCell, Origin};
+pub use piece::Piece;
 pub use read::{Clock, Damaged, Lane, Reader, moment};
 pub use write::{Call, Message, Recorder, Timer};

@@ -5,6 +5,11 @@ pub const VARIABLE: &str = "MARGAY_NET";
 /// The environment variable with the file of libfabric.
 pub const VARIABLE_LIBRARY: &str = "MARGAY_LIBFABRIC";
 
+/// The environment variable with the token that lets hosts join a job. Ranks need not know it.
+pub const VARIABLE_TOKEN: &str = "MARGAY_JOIN_TOKEN";
+/// The port at which hosts join, where none is named.
+pub const JOIN_PORT: u16 = 7117;
+
 /// A network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Network<'a> {

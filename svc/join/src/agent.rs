@@ -7,16 +7,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use margay_core_registry::network::{JOIN_PORT, VARIABLE_TOKEN};
 use margay_net_tcp::Secret;
 use margay_net_tcp::talk::{Knock, Talk};
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
 use margay_sys_os::{clock, cpu, process};
 
+use crate::NUMBER;
 use crate::message::{Kind, PIECE, ROOM, message, read};
-use crate::{ENV_TOKEN, NUMBER};
-
-/// The port of `mpiexec -join` where none is named.
-pub const PORT: u16 = 7117;
 
 /// Between two attempts to find the launcher.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -38,7 +36,7 @@ struct Running {
     outputs: [Option<File>; 2],
 }
 
-/// Joins the launcher at `to`, `HOST` or `HOST:PORT`, which has so much time to come. Returns when
+/// Joins the launcher at `to`, `HOST` or `HOST:PORT`, which may come within this time. Returns when
 /// its job is over.
 ///
 /// # Errors
@@ -79,13 +77,13 @@ pub fn run(to: &str, secret: &Secret, wait: Duration) -> Result<u8, String> {
 fn place(to: &str) -> Result<(&str, u16), String> {
     let (host, port) = match to.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, port.parse()),
-        _ => (to, Ok(PORT)),
+        _ => (to, Ok(JOIN_PORT)),
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
     match port {
         Ok(port) if !host.is_empty() => Ok((host, port)),
         _ => Err(format!(
-            "--join {to}: write the launcher's host, and its port where that is not {PORT}: --join HOST:PORT"
+            "--join {to}: write the launcher's host, and its port where that is not {JOIN_PORT}: --join HOST:PORT"
         )),
     }
 }
@@ -119,7 +117,7 @@ fn find((host, port): (&str, u16), secret: &Secret, wait: Duration) -> Result<Ta
             let seconds = wait.as_secs();
             return Err(format!(
                 "no launcher has taken this host within {seconds} s: {host}, port {port}: {why}; see whether mpiexec -join runs \
-                 there, with the same {ENV_TOKEN}, and still waits for hosts"
+                 there, with the same {VARIABLE_TOKEN}, and still waits for hosts"
             ));
         }
         std::thread::sleep(PAUSE);
@@ -202,7 +200,7 @@ impl Running {
     fn start(channel: u32) -> io::Result<Running> {
         let mut child = Command::new(process::beside(AGENT)?)
             .arg("agent")
-            .env_remove(ENV_TOKEN)
+            .env_remove(VARIABLE_TOKEN)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -269,11 +267,11 @@ mod tests {
     #[test]
     fn the_launcher_is_a_name_or_an_address_with_or_without_a_port() {
         for (text, expected) in [
-            ("head", ("head", PORT)),
+            ("head", ("head", JOIN_PORT)),
             ("head.jobs:80", ("head.jobs", 80)),
-            ("10.0.0.1", ("10.0.0.1", PORT)),
+            ("10.0.0.1", ("10.0.0.1", JOIN_PORT)),
             ("[fe80::1]:81", ("fe80::1", 81)),
-            ("fe80::1", ("fe80::1", PORT)),
+            ("fe80::1", ("fe80::1", JOIN_PORT)),
         ] {
             assert_eq!(place(text), Ok(expected), "{text}");
         }

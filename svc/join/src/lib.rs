@@ -26,13 +26,12 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use margay_core_registry::network::VARIABLE_TOKEN;
 use margay_net_tcp::{Secret, secret_of};
 
 /// The name of the program.
 pub const PROGRAM: &str = "margay-join";
 
-/// The environment variable with the token.
-const ENV_TOKEN: &str = "MARGAY_JOIN_TOKEN";
 /// Fewer characters can be found by trying.
 const LEAST_TOKEN: usize = 16;
 
@@ -60,13 +59,15 @@ fn run(words: &[String]) -> Result<u8, String> {
     match words[..] {
         ["agent", to, wait] if seconds(wait).is_some() => {
             let wait = seconds(wait).unwrap_or_default();
-            agent::run(to, &secret()?, wait).map_err(|text| format!("margay agent: {text}"))
+            let run = || agent::run(to, &secret()?, wait);
+            run().map_err(|text| format!("margay agent: {text}"))
         }
         ["meet", at, port, hosts, wait] => {
             let (port, hosts) = (port.parse().ok(), hosts.parse().ok());
             match (port, hosts, seconds(wait)) {
                 (Some(port), Some(hosts), Some(wait)) => {
-                    meet::run(at, (port, hosts, wait), secret()?).map(|()| 0)
+                    let run = || meet::run(at, (port, hosts, wait), secret()?);
+                    run().map_or_else(|text| Err(format!("mpiexec: {text}")), |()| Ok(0))
                 }
                 _ => Err(usage()),
             }
@@ -82,11 +83,11 @@ fn usage() -> String {
 }
 
 fn secret() -> Result<Secret, String> {
-    let token = std::env::var(ENV_TOKEN).unwrap_or_default();
+    let token = std::env::var(VARIABLE_TOKEN).unwrap_or_default();
     let token = token.trim();
     if token.len() < LEAST_TOKEN {
         return Err(format!(
-            "the environment variable {ENV_TOKEN} has to hold the token that lets hosts join, of {LEAST_TOKEN} characters or \
+            "the environment variable {VARIABLE_TOKEN} has to hold the token that lets hosts join, of {LEAST_TOKEN} characters or \
              more; it has to be the same as that of mpiexec -join"
         ));
     }

@@ -8,14 +8,15 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
+use margay_core_registry::network::VARIABLE_TOKEN;
 use margay_net_tcp::Secret;
 use margay_net_tcp::talk::{Door, Talk};
 use margay_sys_os::descriptor::{PollSet, replace_standard};
 use margay_sys_os::port::is_trusted;
 use margay_sys_os::{clock, sockets};
 
+use crate::NUMBER;
 use crate::message::{Framed, Kind, ROOM, message, read};
-use crate::{ENV_TOKEN, NUMBER};
 
 /// Between two looks at who proves the token.
 const LOOK: Duration = Duration::from_millis(20);
@@ -96,7 +97,7 @@ fn wait_for(
         if began.elapsed() > wait {
             return Err(format!(
                 "{} of {number} hosts have joined within {} s{}; start `margay agent --join` on the others, with the same \
-                 {ENV_TOKEN}, or wait longer with -join-wait",
+                 {VARIABLE_TOKEN}, or wait longer with -join-wait",
                 hosts.len(),
                 wait.as_secs(),
                 named(&hosts)

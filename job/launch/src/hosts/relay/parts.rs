@@ -3,14 +3,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use margay_core_record::Piece;
 use margay_sys_os::clock;
 use margay_sys_os::descriptor::{Outlet, Wrote};
 
 use crate::hosts::wire::{self, Broken, Reader, Writer, kind};
-
-/// The pieces that the program takes.
-const BYTES: u32 = 0;
-const CLOCK: u32 = 1;
 
 /// What may wait here before the hosts have to wait.
 const ROOM: usize = 4 << 20;
@@ -53,14 +50,12 @@ impl Parts {
     /// Takes what a host has recorded.
     pub(super) fn take(&mut self, host: usize, bytes: &[u8]) {
         self.hosts[host].owed += bytes.len();
-        self.enter(host, BYTES, bytes);
+        self.enter(host, Piece::Bytes, bytes);
     }
 
-    fn enter(&mut self, host: usize, what: u32, bytes: &[u8]) {
+    fn enter(&mut self, host: usize, what: Piece, bytes: &[u8]) {
         if self.pipe.is_some() && !bytes.is_empty() {
-            self.waiting.extend((host as u32).to_le_bytes());
-            self.waiting.extend(what.to_le_bytes());
-            self.waiting.extend((bytes.len() as u64).to_le_bytes());
+            self.waiting.extend(what.head(host as u32, bytes.len()));
             self.waiting.extend_from_slice(bytes);
         }
     }
@@ -107,7 +102,7 @@ impl Parts {
         let took = clock::now_ns().saturating_sub(asked);
         let ahead = there.wrapping_sub(asked.wrapping_add(took / 2));
         let reading = [ahead.to_le_bytes(), took.to_le_bytes()].concat();
-        self.enter(host, CLOCK, &reading);
+        self.enter(host, Piece::Clock, &reading);
         let readings = &mut self.hosts[host].readings;
         *readings += 1;
         Ok((*readings < READINGS).then(Parts::question))

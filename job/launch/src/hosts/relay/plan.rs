@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use margay_core_registry::hosts::{Host, Location, SECRET};
+use margay_core_registry::network;
 use margay_sys_os::sockets::fill_random;
 use margay_sys_shm::segment::Segment;
 
@@ -15,9 +16,6 @@ use crate::hosts::stage::Source;
 use crate::hosts::task::{OwnRank, Task};
 use crate::plan::{Hosts, Job, LaunchError, StdinTo};
 use crate::setup::find_program;
-
-/// The variable with what lets hosts join: no rank has to know it.
-const JOIN_TOKEN: &str = "MARGAY_JOIN_TOKEN";
 
 /// What the relay needs to start a job.
 pub(crate) struct Plan {
@@ -101,7 +99,7 @@ impl Plan {
                 .collect(),
             all: all.clone(),
             environment: std::env::vars_os()
-                .filter(|(name, _)| name != JOIN_TOKEN)
+                .filter(|(name, _)| name != network::VARIABLE_TOKEN)
                 .collect(),
             directory: directory.clone(),
             staged: staged.clone(),
