@@ -20,10 +20,11 @@ use margay_cli::{options, poe};
 use page::Page;
 
 /// Other names of commands, whose pages are links to another one.
-const ALIASES: [(&str, &[&str]); 8] = [
+const ALIASES: [(&str, &[&str]); 9] = [
     ("margay", &["margay-machine"]),
     ("mpiexec", &["mpirun", "yod", "margay-run", "margay-check"]),
     ("showmesh", &["margay-mesh"]),
+    ("margay-agent", &["margay-join"]),
     ("margay-ps", &["margay-system"]),
     ("margay-make", &["margay-shell"]),
     ("mpicc", &["mpcc"]),
@@ -32,7 +33,8 @@ const ALIASES: [(&str, &[&str]); 8] = [
 ];
 
 /// Guides of the installed tree that say more about a command.
-const GUIDES: [(&str, &[&str]); 27] = [
+const GUIDES: [(&str, &[&str]); 28] = [
+    ("margay-agent", &["docs/hosts.md"]),
     ("margay-trace", &["docs/view.md"]),
     ("margay-view", &["docs/view.md"]),
     (
