@@ -18,7 +18,7 @@ use crate::message::{Kind, PIECE, ROOM, message, read};
 
 /// Between two attempts to find the launcher.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Between two looks at who does not wake this process.
+/// Between two looks at what makes no descriptor ready: a knock that goes on, a child that ends.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The program that is the agent.
