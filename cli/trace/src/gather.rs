@@ -206,7 +206,8 @@ impl Gathering {
                     records: of.records.into_iter().map(moved).collect(),
                     ..of
                 };
-                let ends = of.records.iter().map(|r| r.start + r.ticks.unwrap_or(0));
+                let ends = (of.records.iter())
+                    .map(|record| record.start.saturating_add(record.ticks.unwrap_or(0)));
                 self.end_ns = ends.fold(self.end_ns, u64::max);
                 if part.ranks.insert(of.rank) {
                     self.sink.rank(of.rank, &part.host);
