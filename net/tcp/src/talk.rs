@@ -170,6 +170,45 @@ fn attempt(addresses: &[SocketAddr], number: u64, epoll: &Epoll, now_ns: u64) ->
     Attempt::begin(names(number), addresses.iter().copied(), (epoll, 0), now_ns)
 }
 
+/// Writes what a stream that does not block takes now, and leaves the rest.
+///
+/// # Errors
+/// When the other end is gone.
+pub fn flush(to: &mut impl Write, output: &mut Vec<u8>) -> io::Result<()> {
+    let mut written = 0;
+    let done = loop {
+        if written == output.len() {
+            break Ok(());
+        }
+        match to.write(&output[written..]) {
+            Ok(n) => written += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    output.drain(..written);
+    done
+}
+
+/// Adds what a stream that does not block has now. Returns whether there may be more.
+///
+/// # Errors
+/// When the other end is gone (`UnexpectedEof`).
+pub fn read_more(from: &mut impl Read, input: &mut Vec<u8>) -> io::Result<bool> {
+    let old = input.len();
+    input.resize(old + READ_BYTES, 0);
+    let read = from.read(&mut input[old..]);
+    input.truncate(old + read.as_ref().map_or(0, |&n| n));
+    match read {
+        Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// One end of a talk.
 pub struct Talk {
     stream: TcpStream,
@@ -232,15 +271,7 @@ impl Talk {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        while !self.output.is_empty() {
-            match self.stream.write(&self.output) {
-                Ok(written) => drop(self.output.drain(..written)),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        flush(&mut self.stream, &mut self.output)
     }
 
     /// The next message, if all of it is here.
@@ -255,16 +286,8 @@ impl Talk {
                     return Ok(Some(std::mem::take(&mut self.message)));
                 }
             }
-            let old = self.input.len();
-            self.input.resize(old + READ_BYTES, 0);
-            let read = self.stream.read(&mut self.input[old..]);
-            self.input.truncate(old + read.as_ref().map_or(0, |&n| n));
-            match read {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(error),
+            if !read_more(&mut self.stream, &mut self.input)? {
+                return Ok(None);
             }
         }
     }

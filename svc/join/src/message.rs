@@ -4,6 +4,8 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use margay_net_tcp::talk;
+
 /// Bytes of output or input in one message.
 pub const PIECE: usize = 32 << 10;
 /// While more than this waits to be sent, no more is read for it.
@@ -97,18 +99,7 @@ impl<S: Read + Write + AsFd> Framed<S> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let mut written = 0;
-        let done = loop {
-            match self.stream.write(&self.output[written..]) {
-                _ if written == self.output.len() => break Ok(()),
-                Ok(n) => written += n,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break Ok(()),
-                Err(error) => break Err(error),
-            }
-        };
-        self.output.drain(..written);
-        done
+        talk::flush(&mut self.stream, &mut self.output)
     }
 
     /// The next message, if all of it is here.
@@ -129,16 +120,8 @@ impl<S: Read + Write + AsFd> Framed<S> {
                     return Ok(Some(message));
                 }
             }
-            let old = self.input.len();
-            self.input.resize(old + 2 * PIECE, 0);
-            let read = self.stream.read(&mut self.input[old..]);
-            self.input.truncate(old + read.as_ref().map_or(0, |&n| n));
-            match read {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(error),
+            if !talk::read_more(&mut self.stream, &mut self.input)? {
+                return Ok(None);
             }
         }
     }
