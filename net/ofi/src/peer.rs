@@ -60,6 +60,8 @@ pub(crate) struct Peer {
     pub(crate) owed: Option<u64>,
     /// When it was asked last how many have come there, 0 when it has answered.
     pub(crate) asked_ns: u64,
+    /// Messages that had been sent when it was asked last.
+    pub(crate) asked_sent: u64,
     /// It has answered so often without a message having come.
     pub(crate) standstills: u32,
     /// The fabric has reported an error: the system's number for it, and when.

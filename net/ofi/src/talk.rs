@@ -171,6 +171,7 @@ impl Ofi {
         let peer = &mut self.peers[to as usize];
         if asks {
             peer.asked_ns = self.clock.now_ns().max(1);
+            peer.asked_sent = peer.sent;
         }
         let count = Count {
             sent: peer.sent,
@@ -206,8 +207,8 @@ impl Ofi {
             if peer.standstills >= MOST_STANDSTILLS {
                 self.lose(rank, ETIMEDOUT);
             } else if peer.asked_ns == 0 {
-                // An answer comes at once, and further ones as messages arrive.
-                if is_time || peer.standstills == 0 {
+                // An answer comes at once, and a further one when what had been sent then has come.
+                if is_time || peer.standstills == 0 || peer.sent > peer.asked_sent {
                     self.say_count(rank, true);
                 }
             } else if flushes && !is_under_way && asked_for > WAIVE_NS {
