@@ -36,6 +36,8 @@ uses() {
 have() { command -v "$1"; }
 # A library that programs find when they run.
 has_library() { ldconfig -p | grep -qF "$1"; }
+# Its programs are outside of the path.
+has_postgres() { have initdb || ls /usr/lib/postgresql/*/bin/initdb; }
 # A C compiler with the C library's headers.
 compiles() { echo '#include <stdio.h>' | "$1" -x "$2" -E -; }
 # LLVM's OpenMP of the same version: another version's library has the same name.
@@ -103,6 +105,8 @@ test)
     # By this name Slurm's plugin opens it.
     uses libpmix-dev test -e "/usr/lib/$(uname -m)-linux-gnu/pmix2/lib/libpmix.so"
     uses libfabric1 has_library libfabric.so.1
+    # A server that keeps the queue's state.
+    uses postgresql has_postgres
     # Reads the manual pages.
     needs groff-base have groff
     needs libopenblas-dev has_library libopenblas.so.0

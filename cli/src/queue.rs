@@ -23,7 +23,7 @@ use crate::allocation::allocation;
 use crate::bench::replace;
 use crate::hosts::HostList;
 use crate::queue_answer::{print, show, table};
-use crate::queue_head::{show_machine, show_new, start_head, stop};
+use crate::queue_head::{show_machine, show_new, start_head, stop, store_words};
 use crate::queue_options::{
     DownOptions, ExplainOptions, JobsOptions, NodeOptions, QueueOptions, SetOptions, SubmitOptions,
     UpOptions,
@@ -40,11 +40,13 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     }
     let place = Place::find()?;
     place.make()?;
-    if let Some(mut stream) = connect(&place)? {
+    let found = connect(&place)?;
+    let mut words = store_words(options, &place, found.is_some())?;
+    if let Some(mut stream) = found {
         return show_machine(&mut stream, "the queue is up already");
     }
     let spec = machine(options)?;
-    let words = spec.iter().flat_map(MachineSpec::words).collect();
+    words.extend(spec.iter().flat_map(MachineSpec::words));
     start_head(&place, words)?;
     show_new(&place)
 }

@@ -5,16 +5,37 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use margay_svc_queue_wire::{Answer, PROGRAM, Place, READY, Request, connect, converse};
+use margay_svc_queue_wire::{Answer, PROGRAM, Place, READY, Request, StoreUrl, connect, converse};
 use margay_sys_os::process::{beside, open_log};
 use margay_sys_os::signal::take_defaults_in;
 
 use crate::queue_answer::{print, show};
+use crate::queue_options::UpOptions;
 
 /// Shows the machine of a head that has just been started.
 pub(crate) fn show_new(place: &Place) -> Result<(), String> {
     let mut stream = connect(place)?.ok_or("the head of the queue has ended at once")?;
     show_machine(&mut stream, "the queue is up")
+}
+
+/// The words for the head that say where its state is kept. They are seen by others: a password is
+/// refused.
+pub(crate) fn store_words(
+    options: &UpOptions,
+    place: &Place,
+    is_up: bool,
+) -> Result<Vec<String>, String> {
+    let Some(store) = &options.store else {
+        return Ok(Vec::new());
+    };
+    StoreUrl::of(store)?;
+    let known = place.known_store()?;
+    if is_up && *store != known {
+        return Err(format!(
+            "the queue is up, and its state is kept in another place ({known}); end it first: margay down"
+        ));
+    }
+    Ok(vec!["--store".to_owned(), store.clone()])
 }
 
 /// Starts the head with these words behind `serve`, and waits until it says that it can be asked.

@@ -41,6 +41,10 @@ pub struct UpOptions {
     /// The same from a file, with a line for each host
     #[arg(long, visible_alias = "machinefile", value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = host_file, conflicts_with = "hosts")]
     pub hostfile: Option<HostList>,
+    /// Keep the queue's state in a database of PostgreSQL, postgresql://user@host/database, or in
+    /// the queue's folder: file [default: as before, at first file]
+    #[arg(long, value_name = "URL")]
+    pub store: Option<String>,
     /// The remote shell, with its options [default: ssh -x -o BatchMode=yes -o ConnectTimeout=10]
     #[arg(
         long,

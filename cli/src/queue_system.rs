@@ -13,7 +13,7 @@ use margay_sys_os::port::user;
 use margay_sys_os::process::{beside, open_log};
 
 use crate::queue_answer::print;
-use crate::queue_head::{show_machine, show_new, start_head, stop};
+use crate::queue_head::{show_machine, show_new, start_head, stop, store_words};
 use crate::queue_options::{DownOptions, UpOptions};
 
 const UNIT: &str = "margay-queue.service";
@@ -31,7 +31,9 @@ const UP_WITHIN: Duration = Duration::from_secs(30);
 /// In words.
 pub fn up(options: &UpOptions) -> Result<(), String> {
     need_root("margay up --system", "margay up starts a queue of your own")?;
-    if let Some(mut stream) = connect_system()? {
+    let found = connect_system()?;
+    let store = store_words(options, &Place::system(), found.is_some())?;
+    if let Some(mut stream) = found {
         return show_machine(&mut stream, "the queue of all users is up already");
     }
     let place = Place::system();
@@ -39,6 +41,7 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     let program = beside(PROGRAM).map_err(|error| error.to_string())?;
     check_program(&program)?;
     let mut words = vec!["--system".to_owned()];
+    words.extend(store);
     words.extend(options.slots.map(|slots| slots.to_string()));
     if !has_systemd() {
         start_head(&place, words)?;
@@ -133,6 +136,8 @@ fn quoted(word: &str) -> String {
 /// head finds them.
 fn unit(place: &Place, program: &Path, words: &[String]) -> String {
     let program = quoted(&program.display().to_string());
+    // URLs have what means something to systemd.
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     let words = words.join(" ");
     let log = place.log();
     let log = log.display();
@@ -213,7 +218,8 @@ mod tests {
     fn a_unit_names_the_program_whatever_its_path_holds() {
         let path = Path::new("/opt/a b/100%/$x\"y/bin/margay-queue");
         let text = unit(&Place::system(), path, &["--system".into(), "4".into()]);
-        let start = "ExecStart=\"/opt/a b/100%%/$$x\\\"y/bin/margay-queue\" serve --system 4\n";
+        let start =
+            "ExecStart=\"/opt/a b/100%%/$$x\\\"y/bin/margay-queue\" serve \"--system\" \"4\"\n";
         assert!(text.starts_with(MARK) && text.contains(start), "{text}");
     }
 }

@@ -7,7 +7,9 @@ pub mod hangs;
 pub mod hosts;
 pub mod jobs;
 pub mod pfs;
+pub mod postgres;
 pub mod python;
+pub mod queue;
 pub mod slurm;
 pub mod voices;
 

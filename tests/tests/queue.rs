@@ -6,125 +6,12 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Command, Output};
 use std::time::Duration;
 
 use margay_sys_os::process::PidFd;
+use margay_tests::queue::{Queue, said};
 use margay_tests::{command, run, stage};
 use serde_json::Value;
-
-/// A queue of its own; it ends with the test.
-struct Queue {
-    folder: tempfile::TempDir,
-}
-
-fn said(output: &Output) -> String {
-    let all = [&output.stdout[..], &output.stderr].concat();
-    String::from_utf8_lossy(&all).into_owned()
-}
-
-impl Queue {
-    /// Without a head yet.
-    fn new() -> Queue {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("run")).unwrap();
-        Queue { folder }
-    }
-
-    fn up(slots: u32) -> Queue {
-        let queue = Queue::new();
-        queue.ok(&["up", "--slots", &slots.to_string()]);
-        queue
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn state(&self) -> PathBuf {
-        self.path("state/margay/queue")
-    }
-
-    fn margay(&self, words: &[&str]) -> Command {
-        let mut margay = command(stage().join("bin/margay"), 120);
-        margay
-            .args(words)
-            .current_dir(self.folder.path())
-            .env("HOME", self.folder.path())
-            .env("XDG_STATE_HOME", self.path("state"))
-            .env("XDG_RUNTIME_DIR", self.path("run"));
-        margay
-    }
-
-    fn ok(&self, words: &[&str]) -> String {
-        let output = run(&mut self.margay(words));
-        assert!(output.status.success(), "{words:?}: {}", said(&output));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn refused(&self, words: &[&str], why: &str) {
-        let output = run(&mut self.margay(words));
-        assert!(!output.status.success(), "{words:?} succeeded");
-        assert!(said(&output).contains(why), "{words:?}: {}", said(&output));
-    }
-
-    /// Submits a job, and returns its number.
-    fn submit(&self, words: &[&str]) -> String {
-        let number = self.ok(&[&["submit", "--parsable"], words].concat());
-        number.trim().to_owned()
-    }
-
-    fn rows(&self, words: &[&str]) -> Vec<Value> {
-        let text = self.ok(&[&["queue", "--json"], words].concat());
-        serde_json::from_str(&text).unwrap()
-    }
-
-    fn state_of(&self, job: &str) -> String {
-        self.rows(&[job])[0]["state"].as_str().unwrap().to_owned()
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-    }
-
-    fn script(&self, name: &str, text: &str) {
-        fs::write(self.path(name), text).unwrap();
-    }
-
-    /// Waits until a file is there with a line.
-    fn until(&self, name: &str) {
-        while !fs::read_to_string(self.path(name)).is_ok_and(|text| text.ends_with('\n')) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    /// The process of the head.
-    fn head(&self) -> Option<u32> {
-        let said = said(&run(&mut self.margay(&["up"])));
-        said.split("process ")
-            .nth(1)?
-            .split(')')
-            .next()?
-            .parse()
-            .ok()
-    }
-
-    fn socket(&self) -> UnixStream {
-        let address = fs::read_to_string(self.state().join("address")).unwrap();
-        UnixStream::connect(address.trim_end()).unwrap()
-    }
-}
-
-impl Drop for Queue {
-    fn drop(&mut self) {
-        // Also after a test that failed.
-        let _ = self.margay(&["cancel", "--all"]).output();
-        let _ = self.margay(&["wait", "--all"]).output();
-        let _ = self.margay(&["down"]).output();
-    }
-}
 
 /// How many processes have a word among theirs.
 fn processes_with(word: &str) -> usize {
@@ -138,7 +25,7 @@ fn processes_with(word: &str) -> usize {
 
 #[test]
 fn from_nothing_to_a_job_and_back() {
-    let queue = Queue::new();
+    let queue = Queue::not_up();
     queue.refused(&["queue"], "margay up");
     assert!(queue.ok(&["up", "--slots", "2"]).contains("2 slots"));
     assert!(queue.ok(&["up"]).contains("is up already"));
@@ -272,52 +159,6 @@ fn scripts_of_slurm_and_pbs_get_what_they_expect() {
 }
 
 #[test]
-fn arrays_dependencies_and_holds_decide_when_a_job_starts() {
-    let queue = Queue::up(4);
-    let array = queue.submit(&[
-        "-a",
-        "1-4%2",
-        "-o",
-        "a-%a",
-        "--",
-        "sh",
-        "-c",
-        "echo $SLURM_ARRAY_TASK_ID; test $SLURM_ARRAY_TASK_ID != 3",
-    ]);
-    let after = queue.submit(&[
-        "-d",
-        &format!("afternotok:{array}"),
-        "-o",
-        "after",
-        "--",
-        "echo",
-        "after",
-    ]);
-    let never = queue.submit(&["-d", &format!("afterok:{array}"), "--", "true"]);
-    let held = queue.submit(&["--hold", "-o", "held", "--", "echo", "held"]);
-    let behind = queue.submit(&["-d", &format!("afterok:{held}"), "--", "true"]);
-    queue.ok(&["wait", &after]);
-    for task in 1..=4 {
-        assert_eq!(queue.read(&format!("a-{task}")), format!("{task}\n"));
-    }
-    assert_eq!(queue.state_of(&format!("{array}_3")), "failed");
-    run(&mut queue.margay(&["wait", &never]));
-    assert_eq!(queue.state_of(&never), "cancelled");
-    assert!(queue.ok(&["explain", &never]).contains("never"));
-    assert!(queue.ok(&["explain", &held]).contains("margay release"));
-    assert!(
-        queue
-            .ok(&["explain", &behind])
-            .contains(&format!("waits for {held} to succeed"))
-    );
-    assert_eq!(queue.rows(&[]).len(), 2);
-    queue.ok(&["release", &held]);
-    queue.ok(&["wait", &behind]);
-    assert_eq!(queue.read("held"), "held\n");
-    queue.refused(&["submit", "-d", "afterok:999", "--", "true"], "no job 999");
-}
-
-#[test]
 fn the_first_job_is_not_delayed_and_short_ones_go_before_it() {
     let queue = Queue::up(2);
     let first = queue.submit(&["-t", "1h", "--", "sleep", "1000"]);
@@ -364,96 +205,6 @@ fn a_time_limit_warns_the_script_and_ends_all_that_it_started() {
     let line = format!("setsid sleep {word} & exit 0");
     queue.ok(&["submit", "--wait", "--", "sh", "-c", &line]);
     assert_eq!(processes_with(&word), 0);
-}
-
-#[test]
-fn a_head_that_is_killed_at_any_moment_loses_no_job_and_runs_none_twice() {
-    let queue = Queue::up(4);
-    let mut accepted: Vec<String> = Vec::new();
-    for round in 0..25u64 {
-        let head = PidFd::open(queue.head().unwrap()).unwrap();
-        std::thread::scope(|scope| {
-            let submitters: Vec<_> = (0..2)
-                .map(|_| {
-                    scope.spawn(|| {
-                        let line = "echo $SLURM_JOB_ID >> ran; sleep 0.02";
-                        let words = [
-                            "submit",
-                            "--parsable",
-                            "-o",
-                            "/dev/null",
-                            "--",
-                            "sh",
-                            "-c",
-                            line,
-                        ];
-                        let mut numbers = Vec::new();
-                        for _ in 0..3 {
-                            let output = run(&mut queue.margay(&words));
-                            // Without an answer it may have been accepted or not.
-                            if output.status.success() {
-                                numbers.push(said(&output).trim().to_owned());
-                            }
-                        }
-                        numbers
-                    })
-                })
-                .collect();
-            std::thread::sleep(Duration::from_micros(round * 1700 % 23_000));
-            head.kill();
-            for submitter in submitters {
-                accepted.extend(submitter.join().unwrap());
-            }
-        });
-        while !head.has_ended() {
-            std::thread::yield_now();
-        }
-        queue.ok(&["up", "--slots", "4"]);
-    }
-    // On a machine so busy that every head was killed before it could accept anything, this one is.
-    let line = "echo $SLURM_JOB_ID >> ran";
-    accepted.push(queue.submit(&["-o", "/dev/null", "--", "sh", "-c", line]));
-    queue.ok(&["wait", "--all"]);
-    let ran = queue.read("ran");
-    let mut ran: Vec<&str> = ran.lines().collect();
-    let count = ran.len();
-    ran.sort_unstable();
-    ran.dedup();
-    assert_eq!(ran.len(), count, "a job ran twice");
-    for job in &accepted {
-        assert!(ran.contains(&job.as_str()), "job {job} is lost");
-    }
-    assert!(
-        queue
-            .rows(&["--all"])
-            .iter()
-            .all(|row| row["state"] == "done")
-    );
-}
-
-#[test]
-fn jobs_go_on_without_the_head_and_end_as_lost_when_their_supervisor_is_killed() {
-    let queue = Queue::up(2);
-    let job = queue.submit(&[
-        "-o",
-        "out",
-        "--",
-        "sh",
-        "-c",
-        "echo begun; while test ! -e go; do sleep 0.01; done; exit 5",
-    ]);
-    queue.until("out");
-    queue.ok(&["down", "--leave"]);
-    queue.script("go", "");
-    queue.ok(&["up", "--slots", "2"]);
-    queue.refused(&["wait", &job], "exit code 5");
-    fs::remove_file(queue.path("go")).unwrap();
-    let job = queue.submit(&["-o", "out2", "--", "sh", "-c", "echo begun; sleep 1000"]);
-    queue.until("out2");
-    let claim = queue.state().join(format!("jobs/{job}/claim"));
-    let supervisor: u32 = fs::read_to_string(claim).unwrap().trim().parse().unwrap();
-    PidFd::open(supervisor).unwrap().kill();
-    queue.refused(&["wait", &job], "lost");
 }
 
 #[test]
@@ -532,19 +283,6 @@ fn what_cannot_be_is_refused_and_nothing_hangs() {
 }
 
 #[test]
-fn an_array_of_fifty_thousand_is_accepted_and_cancelled() {
-    let queue = Queue::up(2);
-    queue.refused(
-        &["submit", "-a", "0-100000", "--", "true"],
-        "at most 100000",
-    );
-    let job = queue.submit(&["--hold", "-a", "0-49999", "--", "true"]);
-    assert!(queue.ok(&["node"]).contains("50000"));
-    queue.ok(&["cancel", &job]);
-    assert_eq!(queue.rows(&[]).len(), 0);
-}
-
-#[test]
 fn a_newer_store_and_a_damaged_one_are_refused() {
     let queue = Queue::up(1);
     queue.ok(&["down"]);
@@ -566,7 +304,7 @@ fn a_newer_store_and_a_damaged_one_are_refused() {
 
 #[test]
 fn a_full_disk_accepts_nothing_and_loses_nothing() {
-    let queue = Queue::new();
+    let queue = Queue::not_up();
     fs::create_dir(queue.path("state")).unwrap();
     queue.script(
         "full.sh",
@@ -598,69 +336,6 @@ fn a_full_disk_accepts_nothing_and_loses_nothing() {
     );
     assert!(text.contains("exit code 4"), "{text}");
     assert!(!text.contains("queue.db-wal"), "{text}");
-}
-
-#[test]
-fn rules_are_set_kept_and_followed() {
-    let queue = Queue::up(4);
-    queue.ok(&[
-        "set",
-        "queue",
-        "fast",
-        "priority=10",
-        "time=1h",
-        "user-running=1",
-    ]);
-    queue.ok(&["set", "policy", "backfill=conservative", "fair-share=7d"]);
-    queue.ok(&["set", "reservation", "lecture", "slots=1", "time=1h"]);
-    queue.refused(&["set", "queue", "fast", "colour=red"], "'colour'");
-    queue.ok(&["down"]);
-    queue.ok(&["up", "--slots", "4"]);
-    let rules = queue.ok(&["set"]);
-    for line in [
-        "queue fast priority=10",
-        "backfill=conservative",
-        "reservation lecture slots=1",
-    ] {
-        assert!(rules.contains(line), "{rules}");
-    }
-    queue.refused(
-        &["submit", "-p", "slow", "--", "true"],
-        "there are: compute fast",
-    );
-    queue.refused(&["submit", "-p", "fast", "--", "true"], "at most 1:00:00");
-    queue.refused(
-        &["submit", "-p", "fast", "-t", "2h", "--", "true"],
-        "at most 1:00:00",
-    );
-    let first = queue.submit(&["-n", "2", "-p", "fast", "-t", "1h", "--", "sleep", "1000"]);
-    let second = queue.submit(&["-p", "fast", "-t", "1h", "--", "true"]);
-    // One slot is reserved.
-    let large = queue.submit(&["-n", "2", "-t", "1h", "--", "true"]);
-    let inside = [
-        "submit",
-        "--wait",
-        "--reservation",
-        "lecture",
-        "-t",
-        "1",
-        "--",
-        "true",
-    ];
-    queue.ok(&inside);
-    assert_eq!(queue.state_of(&first), "running");
-    let text = queue.ok(&["explain", &second]);
-    assert!(text.contains("1 jobs of its user at once"), "{text}");
-    let text = queue.ok(&["explain", &large]);
-    assert!(
-        text.contains(&format!("if these had ended: {first}")),
-        "{text}"
-    );
-    queue.ok(&["set", "remove", "reservation", "lecture"]);
-    queue.ok(&["wait", &large]);
-    queue.refused(&inside, "no reservation 'lecture'");
-    queue.ok(&["cancel", &first]);
-    queue.ok(&["wait", &second]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod hosts;
 mod line;
 mod place;
 mod shared;
+mod store;
 
 use margay_core_queue::{End, JobId, Phase, Wishes};
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,7 @@ pub use hosts::{HostRow, HostSpec, MachineSpec};
 pub use line::{MOST_BYTES, read, read_within, write};
 pub use place::{CHOICE, Place, choose_system, connect, connect_system, find_head, is_system};
 pub use shared::{Owner, Shared, user};
+pub use store::{IN_FILE, StoreUrl};
 
 /// The program that is the head, beside `margay` in the same folder.
 pub const PROGRAM: &str = "margay-queue";

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use margay_sys_os::port::{peer, user};
 use margay_sys_os::process::set_variable;
 
+use crate::IN_FILE;
+
 /// Longest path of a socket, as the kernel has it.
 const MOST_PATH: usize = 107;
 
@@ -103,6 +105,25 @@ impl Place {
     #[must_use]
     pub fn address(&self) -> PathBuf {
         self.folder.join("address")
+    }
+
+    /// The file that names the database where the state is kept; without it a file here is.
+    #[must_use]
+    pub fn store(&self) -> PathBuf {
+        self.folder.join("store")
+    }
+
+    /// The store of the head that there is, or was last.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn known_store(&self) -> Result<String, String> {
+        let path = self.store();
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(text.trim_end().to_owned()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(IN_FILE.to_owned()),
+            Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+        }
     }
 
     /// Where a new head makes its socket: in the user's runtime folder, or, where there is none,

@@ -9,13 +9,13 @@ mod rights;
 mod show;
 mod watch;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use margay_core_queue::{End, JobId, Phase, Reason, Scheduler};
-use margay_svc_queue_wire::{Answer, JobRow, Order, Shared, Target, Usage};
+use margay_svc_queue_wire::{Answer, JobRow, Order, Shared, StoreUrl, Target, Usage};
 use margay_sys_os::process::PidFd;
 
 use crate::callers::Caller;
@@ -24,7 +24,7 @@ use crate::files::JobFolder;
 use crate::groups::Groups;
 use crate::line::Message;
 use crate::resources::Resources;
-use crate::store::{Entry, FILE, Finish, Store, Which};
+use crate::store::{Entry, Finish, Missing, Ordered, Regained, Store, Which};
 use crate::{log, now_s};
 pub use hosts::Hosts;
 use watch::{IdleSupervisor, Watched};
@@ -55,6 +55,9 @@ pub struct Head {
     /// What sends letters.
     letters: Vec<(u32, PidFd)>,
 }
+
+/// How jobs and tasks ended that others depend on.
+type Ends = HashMap<JobId, Vec<End>>;
 
 /// What differs each time that the machine starts.
 fn machine_start() -> Result<String, String> {
@@ -103,8 +106,12 @@ impl Head {
     ///
     /// # Errors
     /// In words.
-    pub fn open(resources: Resources, hosts: Option<Hosts>) -> Result<Head, String> {
-        let store = Store::open(&resources.folder.join(FILE))?;
+    pub fn open(
+        resources: Resources,
+        hosts: Option<Hosts>,
+        url: Option<&StoreUrl>,
+    ) -> Result<Head, String> {
+        let store = Store::open(&resources.folder, url, &resources.host)?;
         let settings = store.settings()?;
         let has_restarted = has_restarted(&resources.folder)?;
         let scheduler = Scheduler::new(resources.slots, resources.memory_mib, settings);
@@ -126,8 +133,10 @@ impl Head {
         };
         head.charge_all()?;
         head.use_hosts();
-        for entry in head.store.live()? {
-            head.take(entry);
+        let live = head.store.live()?;
+        let ends = head.ends(&live)?;
+        for entry in live {
+            head.take(entry, &ends);
         }
         head.clear_folders();
         let running: Vec<JobId> = head
@@ -150,21 +159,28 @@ impl Head {
         Ok(head)
     }
 
+    /// How what these jobs wait for has ended.
+    fn ends<'a>(&self, entries: impl IntoIterator<Item = &'a Entry>) -> Result<Ends, String> {
+        let after = entries.into_iter().flat_map(|entry| &entry.job.after);
+        let after: HashSet<JobId> = after.map(|dependency| dependency.job).collect();
+        let ended = |id: JobId| -> Result<(JobId, Vec<End>), String> {
+            let rows = self.store.ended(Which::Of(id))?.into_iter();
+            let ends = rows.filter_map(|row| match row.phase {
+                Phase::Ended(end) => Some(end),
+                _ => None,
+            });
+            Ok((id, ends.collect()))
+        };
+        after.into_iter().map(ended).collect()
+    }
+
     /// Gives the scheduler a job that waits or runs.
-    fn take(&mut self, mut entry: Entry) {
+    fn take(&mut self, mut entry: Entry, ends: &Ends) {
         entry.number(&mut self.scheduler);
         if let Phase::Running(_) = entry.job.phase {
             entry.job.parts = self.find_parts(entry.job.id, entry.runs);
         }
-        let store = &self.store;
-        let ended = |id: JobId| {
-            let rows = store.ended(Which::Of(id)).unwrap_or_default();
-            let ends = rows.into_iter().filter_map(|row| match row.phase {
-                Phase::Ended(end) => Some(end),
-                _ => None,
-            });
-            ends.collect()
-        };
+        let ended = |id: JobId| ends.get(&id).cloned().unwrap_or_default();
         self.scheduler.add(entry.job.clone(), &ended);
         self.entries.insert(entry.job.id, entry);
     }
@@ -263,9 +279,13 @@ impl Head {
                 Err(text) => return Answer::Failed(format!("the job is not accepted: {text}")),
             }
         }
-        if let Err(text) = self.store.add(&shared, orders, &mut all) {
-            return Answer::Failed(format!("the job is not accepted: {text}"));
-        }
+        // Before: when the jobs are stored nothing may fail any more.
+        let ends = self.ends(all.iter().filter_map(|entries| entries.first()));
+        let stored = ends.and_then(|ends| self.store.add(&shared, orders, &mut all).map(|()| ends));
+        let ends = match stored {
+            Ok(ends) => ends,
+            Err(text) => return Answer::Failed(format!("the job is not accepted: {text}")),
+        };
         self.last = next;
         self.is_changed = true;
         let accepted = all
@@ -273,7 +293,7 @@ impl Head {
             .map(|entries| (entries[0].job.id, entries.len()))
             .collect();
         for entry in all.into_iter().flatten() {
-            self.take(entry);
+            self.take(entry, &ends);
         }
         Answer::Accepted(accepted)
     }
@@ -344,6 +364,9 @@ impl Head {
         if start.is_empty() && requeues.is_empty() && self.finishes.is_empty() {
             return Ok(());
         }
+        // Before: a job that is stored as running has all that it needs.
+        let order = |id| self.store.order(self.entries.get(id)?.order).ok();
+        let orders: Vec<Option<Ordered>> = start.iter().map(order).collect();
         self.store.step(&self.finishes, &requeues, start, now_s)?;
         self.is_unwritten = true;
         self.have_ended |= !self.finishes.is_empty();
@@ -370,8 +393,8 @@ impl Head {
             }
             self.scheduler.start(id, now_s);
         }
-        for &id in start {
-            self.start(id, 0);
+        for (&id, order) in start.iter().zip(orders) {
+            self.start(id, 0, order);
             self.inform(id, None);
         }
         Ok(())
@@ -549,6 +572,34 @@ impl Head {
         self.charge_all()?;
         self.is_changed = true;
         Ok(String::new())
+    }
+
+    /// Looks whether the store is still this head's: without it nothing is answered.
+    ///
+    /// # Errors
+    /// In words, when it is not.
+    pub fn hear_store(&self) -> Result<(), String> {
+        self.store.hear()
+    }
+
+    /// What is to be looked for, when the connection to the store is broken.
+    pub fn missing_store(&self) -> Option<Missing> {
+        self.store.missing()
+    }
+
+    /// Goes on with the store that has been found again: all that may have been stored or not is
+    /// stored once more.
+    ///
+    /// # Errors
+    /// In words: it is broken as well.
+    pub fn put_store_back(&mut self, regained: Regained) -> Result<(), String> {
+        let doubtful = self.store.put_back(regained)?;
+        let changed = doubtful.iter().filter_map(|id| self.entries.get(id));
+        let changed: Vec<Entry> = changed.cloned().collect();
+        self.store.change(&changed)?;
+        self.store.set(self.scheduler.settings())?;
+        self.is_changed = true;
+        Ok(())
     }
 
     /// Closes the store.

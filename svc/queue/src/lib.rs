@@ -82,10 +82,7 @@ pub fn main() -> ExitCode {
         ["task", ..] => return with_code(batch::task(&arguments[1..])).into(),
         ["begin", supervisor] => return begin::begin(supervisor, None).into(),
         ["begin", supervisor, script] => return begin::begin(supervisor, Some(script)).into(),
-        ["serve"] => serve::serve(None, false),
-        ["serve", "--system"] => serve::serve(None, true),
-        ["serve", "--system", ref spec @ ..] => serve_machine(spec, true),
-        ["serve", ref spec @ ..] => serve_machine(spec, false),
+        ["serve", ref words @ ..] => serve(words),
         ["agent"] => agent::agent(),
         ["there"] => there::outer(),
         ["there", folder] => there::inner(Path::new(folder)),
@@ -105,11 +102,21 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn serve_machine(words: &[&str], is_system: bool) -> Result<(), String> {
-    match MachineSpec::of(words) {
-        Some(spec) => serve::serve(Some(spec), is_system),
-        None => Err(format!("'{}' describes no machine", words.join(" "))),
+/// `--system`, `--store URL` and the words of a machine, each of which may be missing.
+fn serve(words: &[&str]) -> Result<(), String> {
+    let (is_system, words) = match words {
+        ["--system", rest @ ..] => (true, rest),
+        _ => (false, words),
+    };
+    let (store, words) = match words {
+        ["--store", store, rest @ ..] => (Some(*store), rest),
+        _ => (None, words),
+    };
+    let spec = MachineSpec::of(words);
+    if spec.is_none() && !words.is_empty() {
+        return Err(format!("'{}' describes no machine", words.join(" ")));
     }
+    serve::serve(spec, is_system, store)
 }
 
 /// Seconds since 1970.

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use margay_core_queue::JobId;
 use margay_svc_queue_wire::{
-    Answer, JobRow, MachineSpec, PROGRAM, Place, READY, Request, Target, read_within, write,
+    Answer, JobRow, MachineSpec, PROGRAM, Place, READY, Request, StoreUrl, Target, read_within,
+    write,
 };
 use margay_sys_os::credentials::set_file_mask;
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
@@ -27,7 +28,7 @@ use crate::claim::{self, Claimant};
 use crate::groups::Groups;
 use crate::head::{Head, Hosts};
 use crate::resources::Resources;
-use crate::store;
+use crate::store::{self, Sought};
 
 /// How long the other side may take to send a part of a request, or to take a part of an answer.
 const HEARD_WITHIN: Duration = Duration::from_secs(10);
@@ -89,12 +90,16 @@ struct Waits {
 ///
 /// # Errors
 /// In words; the first line of the standard output has them as well.
-pub fn serve(spec: Option<MachineSpec>, is_system: bool) -> Result<(), String> {
+pub fn serve(
+    spec: Option<MachineSpec>,
+    is_system: bool,
+    store: Option<&str>,
+) -> Result<(), String> {
     lead_session();
     // Before there are other threads, so that all of them have the signals blocked.
     let set = SignalSet::of(&[SIGHUP, SIGINT, SIGTERM, SIGCHLD]);
     set.block();
-    let begun = begin(spec, &set, is_system);
+    let begun = begin(spec, &set, is_system, store);
     let said = match &begun {
         Ok(_) => READY.to_owned(),
         Err(text) => text.replace('\n', " "),
@@ -117,6 +122,7 @@ fn begin(
     spec: Option<MachineSpec>,
     set: &SignalSet,
     is_system: bool,
+    store: Option<&str>,
 ) -> Result<(Arc<Service>, Waits), String> {
     let place = match is_system {
         true => Place::system(),
@@ -133,6 +139,7 @@ fn begin(
     let (wake, woken) = UnixStream::pair().map_err(system)?;
     set_nonblocking(wake.as_fd()).map_err(system)?;
     set_nonblocking(woken.as_fd()).map_err(system)?;
+    let (url, is_asked) = (store_url(store, &place)?, store.is_some());
     let spec = machine(spec, &place)?;
     let hosts = hosts(&spec, &place, &wake)?;
     let facts = HostFacts::here();
@@ -151,7 +158,10 @@ fn begin(
     if let (true, Err(why)) = (is_system, &resources.groups) {
         crate::log(&format!("no control groups: {why}"));
     }
-    let head = Head::open(resources, hosts)?;
+    let head = Head::open(resources, hosts, url.as_ref())?;
+    if is_asked {
+        remember_store(url.as_ref(), &place)?;
+    }
     // The name that a head had that was killed.
     if let Ok(old) = fs::read_to_string(place.address()) {
         let _ = fs::remove_file(old.trim_end());
@@ -181,6 +191,12 @@ fn begin(
         loads: Loads::new(is_system),
         is_system,
     });
+    if url.is_some() {
+        let held = Arc::clone(&service);
+        std::thread::Builder::new()
+            .spawn(move || hold_store(&held))
+            .map_err(system)?;
+    }
     let waits = Waits {
         listener,
         signals,
@@ -236,6 +252,38 @@ fn machine(spec: Option<MachineSpec>, place: &Place) -> Result<MachineSpec, Stri
             Ok(MachineSpec::of(&words).unwrap_or_default())
         }
     }
+}
+
+/// The database that is asked for, or that of the head before; none: the store is a file.
+fn store_url(asked: Option<&str>, place: &Place) -> Result<Option<StoreUrl>, String> {
+    let known = place.known_store()?;
+    let asked = asked.unwrap_or(&known);
+    // Folders of jobs are those of the numbers of one store.
+    let mut jobs = fs::read_dir(place.folder.join("jobs"))
+        .into_iter()
+        .flatten();
+    if asked != known && jobs.next().is_some() {
+        return Err(format!(
+            "jobs run whose state is kept elsewhere ({known}); let them end first: margay up --store {known}, \
+             margay wait --all, margay down"
+        ));
+    }
+    StoreUrl::of(asked)
+}
+
+fn remember_store(url: Option<&StoreUrl>, place: &Place) -> Result<(), String> {
+    let path = place.store();
+    let new = place.folder.join("store.new");
+    let written = match url {
+        None => match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+        Some(url) => {
+            fs::write(&new, format!("{}\n", url.shown())).and_then(|()| fs::rename(&new, &path))
+        }
+    };
+    written.map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 /// The hosts of the machine, when each of them has answered; none where it is this host alone.
@@ -367,6 +415,40 @@ fn attend(service: &Arc<Service>, waits: &mut Waits) {
     }
 }
 
+/// Looks after the connection to a database, beside everything else, and looks for it while it is
+/// away: that may take long.
+fn hold_store(service: &Service) {
+    let mut last = String::new();
+    while !service.is_over.load(Ordering::SeqCst) {
+        std::thread::sleep(RETRY);
+        let missing = {
+            let head = service.head();
+            // What is wrong is logged there.
+            let _ = head.hear_store();
+            head.missing_store()
+        };
+        let Some(missing) = missing else { continue };
+        let text = match missing.find() {
+            Ok(regained) => match service.head().put_store_back(regained) {
+                Ok(()) => "the queue's database is back".into(),
+                Err(text) => text,
+            },
+            Err(Sought::Away(text)) => text,
+            Err(Sought::Lost(text)) => {
+                crate::log(&format!("{text}; this one ends"));
+                service.is_over.store(true, Ordering::SeqCst);
+                service.wake();
+                return;
+            }
+        };
+        if text != last {
+            crate::log(&text);
+            last = text;
+        }
+        service.wake();
+    }
+}
+
 /// Waits until supervisors without a job have gone, which they do when their lines end.
 fn see_off(service: &Service) {
     let end = Instant::now() + GONE_WITHIN;
@@ -466,6 +548,11 @@ fn listed(done: Result<Vec<JobRow>, String>) -> Answer {
 }
 
 fn answer(service: &Service, request: Request, caller: &Caller, stream: &UnixStream) -> Answer {
+    if !matches!(request, Request::Stop { .. })
+        && let Err(text) = service.head().hear_store()
+    {
+        return Answer::Failed(text);
+    }
     match request {
         Request::Submit { shared, orders } => service.head().submit(shared, &orders, caller),
         Request::List { all, jobs } => listed(service.head().rows(all, &jobs, caller)),

@@ -29,6 +29,7 @@
 //! | [`static_ref`] | shared references to what is never freed, boxes that are handed over |
 //! | [`symbols`] | symbols by name, libraries, the code of a library |
 //! | [`pmix`] | the client of PMIx, by which processes of a foreign launcher exchange values |
+//! | [`postgres`] | the client of PostgreSQL |
 //! | [`terminal`] | the foreground of a terminal, pseudo-terminals |
 //! | [`trace`] | registers and stacks of threads of other processes |
 //! | [`thread_end`] | what is to be done when a thread has ended |
@@ -65,6 +66,8 @@ pub mod memory;
 pub mod pmix;
 #[cfg(not(loom))]
 pub mod port;
+#[cfg(not(loom))]
+pub mod postgres;
 #[cfg(not(loom))]
 pub mod process;
 pub mod processor;

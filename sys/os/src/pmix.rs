@@ -79,7 +79,7 @@ impl Pmix {
         let library = unsafe { Library::open(path) }?;
         // SAFETY: the call fills the structure.
         let me = unsafe {
-            let init: Init = function(&library, c"PMIx_Init")?;
+            let init: Init = library.function(c"PMIx_Init")?;
             let mut me = MaybeUninit::<Proc>::zeroed();
             done("PMIx_Init", init(me.as_mut_ptr(), null(), 0))?;
             // All of it is numbers, and was 0 before.
@@ -108,7 +108,7 @@ impl Pmix {
         // SAFETY: the key ends with a zero byte, and the value is a text of that kind; both are
         // copied. The text is taken back.
         unsafe {
-            let put: Put = function(&self.library, c"PMIx_Put")?;
+            let put: Put = self.library.function(c"PMIx_Put")?;
             let code = put(GLOBAL, key.as_ptr(), &raw const value);
             drop(CString::from_raw(text));
             done("PMIx_Put", code)
@@ -134,9 +134,9 @@ impl Pmix {
         }
         // SAFETY: no list of processes stands for all; one structure of information.
         unsafe {
-            let commit: Commit = function(&self.library, c"PMIx_Commit")?;
+            let commit: Commit = self.library.function(c"PMIx_Commit")?;
             done("PMIx_Commit", commit())?;
-            let fence: Fence = function(&self.library, c"PMIx_Fence")?;
+            let fence: Fence = self.library.function(c"PMIx_Fence")?;
             done("PMIx_Fence", fence(null(), 0, &raw const all, 1))
         }
     }
@@ -187,7 +187,7 @@ impl Pmix {
         // SAFETY: the arguments are valid for the call, which returns a value of `malloc`'s or an
         // error; the reader owns what it holds.
         unsafe {
-            let get: Get = function(&self.library, c"PMIx_Get")?;
+            let get: Get = self.library.function(c"PMIx_Get")?;
             let code = get(&raw const of, name.as_ptr(), null(), 0, &raw mut value);
             done("PMIx_Get", code).map_err(|error| format!("{error} ({key} of {rank})"))?;
             let value = NonNull::new(value).ok_or_else(|| format!("{key}: no value"))?;
@@ -204,7 +204,7 @@ impl Pmix {
     pub fn finalize(&self) -> Result<(), String> {
         // SAFETY: no information goes with it.
         unsafe {
-            let finalize: Finalize = function(&self.library, c"PMIx_Finalize")?;
+            let finalize: Finalize = self.library.function(c"PMIx_Finalize")?;
             done("PMIx_Finalize", finalize(null(), 0))
         }
     }
@@ -216,7 +216,7 @@ impl Pmix {
     pub fn abort(&self, code: i32) -> Result<(), String> {
         // SAFETY: the text ends with a zero byte; no list of processes stands for all.
         unsafe {
-            let abort: Abort = function(&self.library, c"PMIx_Abort")?;
+            let abort: Abort = self.library.function(c"PMIx_Abort")?;
             done("PMIx_Abort", abort(code, c"MPI_Abort".as_ptr(), null(), 0))
         }
     }
@@ -231,18 +231,6 @@ fn done(name: &str, code: c_int) -> Result<(), String> {
         0 => Ok(()),
         code => Err(format!("{name} fails with {code}")),
     }
-}
-
-/// A function of the library.
-///
-/// # Safety
-/// `F` is the type of that function.
-unsafe fn function<F: Copy>(library: &Library, name: &CStr) -> Result<F, String> {
-    const { assert!(size_of::<F>() == size_of::<*const ()>()) };
-    let symbol = library.symbol(name);
-    let symbol = symbol.ok_or_else(|| format!("it has no {}", name.to_string_lossy()))?;
-    // SAFETY: a pointer to a function, of that type by the caller's promise.
-    Ok(unsafe { std::mem::transmute_copy(&symbol.as_ptr()) })
 }
 
 #[cfg(test)]

@@ -39,6 +39,21 @@ impl Library {
         NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
     }
 
+    /// A function of the library.
+    ///
+    /// # Safety
+    /// `F` is the type of that function.
+    ///
+    /// # Errors
+    /// The library has none of this name.
+    pub unsafe fn function<F: Copy>(&self, name: &CStr) -> Result<F, String> {
+        const { assert!(size_of::<F>() == size_of::<*const ()>()) };
+        let symbol = self.symbol(name);
+        let symbol = symbol.ok_or_else(|| format!("it has no {}", name.to_string_lossy()))?;
+        // SAFETY: a pointer to a function, of that type by the caller's promise.
+        Ok(unsafe { std::mem::transmute_copy(&symbol.as_ptr()) })
+    }
+
     /// The address of a symbol of the library in one of its versions.
     #[must_use]
     pub fn symbol_of(&self, name: &CStr, version: &CStr) -> Option<NonNull<c_void>> {

@@ -236,6 +236,10 @@ const PLACES: &[(&str, &str)] = &[
         "a child that could not become the program",
     ),
     (
+        "sys/os/src/postgres.rs",
+        "the answer of a database's server: 30 seconds without a word at most",
+    ),
+    (
         "sys/os/src/process/watch.rs",
         "ended children, and a pause between two searches for what is left of a family",
     ),
@@ -356,7 +360,11 @@ const PLACES: &[(&str, &str)] = &[
     (
         "svc/queue/src/serve.rs",
         "the head of the queue waits for commands, signals and supervisors: descriptors; a command waits for the end of \
-         jobs",
+         jobs; a thread looks after the connection to a database each second",
+    ),
+    (
+        "svc/queue/src/store/session.rs",
+        "the lock of a head that has just ended, two to twelve seconds",
     ),
     ("svc/queue/src/shell.rs", "the end of a remote shell"),
     (

@@ -11,7 +11,7 @@ use margay_sys_os::signal::{SIGTERM, SIGUSR1, take_defaults_in};
 use super::Head;
 use crate::files::Found;
 use crate::line::{HeadLine, Heard, Message};
-use crate::store::Finish;
+use crate::store::{Finish, Ordered};
 use crate::{log, prepare};
 
 /// How often a supervisor is given a job that ends before it has claimed it.
@@ -79,9 +79,16 @@ impl Head {
         self.watched.get(&id)?.supervisor.as_ref()
     }
 
-    /// Gives a job to a supervisor.
-    pub(super) fn start(&mut self, id: JobId, tries: u32) {
-        let started = self.try_start(id);
+    /// Gives a job, whose order may be known, to a supervisor.
+    pub(super) fn start(&mut self, id: JobId, tries: u32, order: Option<Ordered>) {
+        let number = self.entries.get(&id).map_or(0, |entry| entry.order);
+        let order = order.map_or_else(|| self.store.order(number), Ok);
+        let (tries, started) = match order {
+            Ok(order) => (tries, self.try_start(id, order)),
+            // The store is away: that is no try.
+            Err(text) if self.store.missing().is_some() => (tries.saturating_sub(1), Err(text)),
+            Err(text) => (tries, Err(text)),
+        };
         if let Err(text) = &started {
             log(&format!("job {id}: {text}"));
         }
@@ -89,10 +96,10 @@ impl Head {
         self.watched.insert(id, Watched { supervisor, tries });
     }
 
-    fn try_start(&mut self, id: JobId) -> Result<Supervisor, String> {
+    fn try_start(&mut self, id: JobId, order: Ordered) -> Result<Supervisor, String> {
         let entry = self.entries.get(&id).ok_or("it is gone")?;
         let folder = self.folder(id);
-        let (shared, order) = self.store.order(entry.order)?;
+        let (shared, order) = order;
         let owner = shared.owner.as_ref().map(|owner| owner.uid);
         if self.resources.readable.is_some() && owner.unwrap_or(0) != entry.uid {
             return Err(format!("it is of user {}, and its order is not", entry.uid));
@@ -179,7 +186,7 @@ impl Head {
                 self.watched.insert(id, Watched { supervisor, tries });
             }
             Ok(Found::Unclaimed) if is_cancelled => self.end(id, End::Cancelled, String::new()),
-            Ok(Found::Unclaimed) if tries < MOST_TRIES => self.start(id, tries + 1),
+            Ok(Found::Unclaimed) if tries < MOST_TRIES => self.start(id, tries + 1, None),
             Ok(Found::Unclaimed) => {
                 let note = "what should watch over it could not be started; see head.log";
                 self.end(id, End::NotStarted, note.into());

@@ -1,0 +1,394 @@
+//! The store in a database of PostgreSQL. There is one connection, whose session holds a lock of
+//! the server as long as it lives: who writes has the lock, as another connection cannot write for
+//! it. Each change is one statement, and on the server's disk when its function returns.
+//!
+//! When the connection breaks, nothing is known of the change that was on its way. The numbers of
+//! jobs that were accepted are known, so what is above them is removed when the connection is back;
+//! other changes can be made again. The term in `head` says whether another head was there in the
+//! meantime: then this one knows nothing any more, and ends.
+
+use std::cell::RefCell;
+
+use margay_core_queue::{JobId, Phase, Settings};
+use margay_svc_queue_wire::{Order, Shared, StoreUrl};
+use margay_sys_os::postgres::{Connection, Rows};
+use serde::Serialize;
+
+use super::entry::{
+    Columns, Entry, Finish, KnownOrder, Ordered, RULES_SQL, SET_RULES_SQL, find_order, fixed, json,
+    phase_text, rules,
+};
+use super::session::{
+    At, Missing, Place, Regained, begin_term, connect, failed, lock, make_schema, migrate,
+};
+
+/// The open store.
+#[derive(Debug)]
+pub struct ServerStore {
+    url: StoreUrl,
+    term: i64,
+    /// Or why there is none.
+    line: RefCell<Result<Connection, String>>,
+    known: RefCell<Option<KnownOrder>>,
+    /// The largest numbers of what is known to be stored.
+    last: Last,
+    /// Jobs of which a change may have been stored or not.
+    doubtful: Vec<JobId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    shared: i64,
+    order: i64,
+    job: i64,
+}
+
+/// What is stored of a job that is accepted.
+// Fields: a column each.
+#[derive(Serialize)]
+struct NewJob<'a> {
+    id: JobId,
+    order_id: i64,
+    array: Option<JobId>,
+    task: Option<u32>,
+    name: &'a str,
+    job: String,
+    phase: String,
+    submitted: u64,
+    user: &'a str,
+    uid: u32,
+}
+
+#[derive(Serialize)]
+struct NewOrder {
+    id: i64,
+    text: String,
+}
+
+/// What changes of a job that has ended, waits again or runs: what is none stays.
+#[derive(Serialize)]
+struct Step<'a> {
+    id: JobId,
+    phase: String,
+    is_live: bool,
+    started: Option<u64>,
+    ended: Option<u64>,
+    cpu_s: Option<f64>,
+    max_rss_kib: Option<u64>,
+    note: Option<&'a str>,
+    runs: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Changed<'a> {
+    id: JobId,
+    job: String,
+    is_cancelled: bool,
+    name: &'a str,
+}
+
+const ADD: &str = "
+WITH new_shared AS (INSERT INTO shared (id, text) VALUES ($1::bigint, $2)),
+new_orders AS (INSERT INTO orders (id, shared, text)
+    SELECT id, $1::bigint, text FROM json_to_recordset($3::json) AS x(id bigint, text text))
+INSERT INTO jobs (id, order_id, \"array\", task, name, job, phase, is_live, submitted, \"user\", uid)
+    SELECT id, order_id, \"array\", task, name, job, phase, true, submitted, \"user\", uid
+    FROM json_to_recordset($4::json) AS x(id bigint, order_id bigint, \"array\" bigint, task bigint, name text,
+        job text, phase text, submitted bigint, \"user\" text, uid bigint)";
+
+const STEP: &str = "
+UPDATE jobs SET phase = x.phase, is_live = x.is_live,
+    started = CASE WHEN x.is_live THEN x.started ELSE jobs.started END, ended = x.ended,
+    cpu_s = coalesce(x.cpu_s, jobs.cpu_s), max_rss_kib = coalesce(x.max_rss_kib, jobs.max_rss_kib),
+    note = coalesce(x.note, jobs.note), runs = coalesce(x.runs, jobs.runs)
+FROM json_to_recordset($1::json) AS x(id bigint, phase text, is_live boolean, started bigint, ended bigint,
+    cpu_s double precision, max_rss_kib bigint, note text, runs bigint)
+WHERE jobs.id = x.id";
+
+const CHANGE: &str = "
+UPDATE jobs SET job = x.job, is_cancelled = x.is_cancelled, name = x.name
+FROM json_to_recordset($1::json) AS x(id bigint, job text, is_cancelled boolean, name text)
+WHERE jobs.id = x.id";
+
+impl ServerStore {
+    /// Opens the store, or makes it, and takes its lock.
+    ///
+    /// # Errors
+    /// In words: it cannot be used, another head has it, or a newer version has written it.
+    pub fn open(url: &StoreUrl, own: &Place) -> Result<ServerStore, String> {
+        let connection = connect(url).map_err(|failure| failed(url, failure))?;
+        make_schema(&connection, url)?;
+        lock(&connection, url, own)?;
+        migrate(&connection, url)?;
+        let term = begin_term(&connection, url, own)?;
+        let mut store = ServerStore {
+            url: url.clone(),
+            term,
+            line: RefCell::new(Ok(connection)),
+            known: RefCell::new(None),
+            last: Last {
+                shared: 0,
+                order: 0,
+                job: 0,
+            },
+            doubtful: Vec::new(),
+        };
+        let sql = "SELECT coalesce((SELECT max(id) FROM shared), 0), coalesce((SELECT max(id) FROM orders), 0), \
+                   coalesce((SELECT max(id) FROM jobs), 0)";
+        store.last = store.ask(sql, &[], |rows| {
+            let row = At(rows, 0);
+            Ok(Last {
+                shared: row.number(0)?,
+                order: row.number(1)?,
+                job: row.number(2)?,
+            })
+        })?;
+        Ok(store)
+    }
+
+    fn away(&self, why: &str) -> String {
+        format!("{why}; jobs that run go on, and the head looks for the database again each second")
+    }
+
+    /// Executes a statement.
+    fn ask<T>(
+        &self,
+        sql: &str,
+        values: &[&str],
+        read: impl FnOnce(&Rows<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let mut line = self.line.borrow_mut();
+        let (text, is_broken) = match &*line {
+            Err(why) => return Err(self.away(why)),
+            Ok(connection) => match connection.query(sql, values) {
+                Ok(rows) => return read(&rows),
+                Err(failure) => (failed(&self.url, failure), connection.is_broken()),
+            },
+        };
+        if !is_broken {
+            return Err(text);
+        }
+        crate::log(&text);
+        let away = self.away(&text);
+        *line = Err(text);
+        Err(away)
+    }
+
+    fn done(&self, sql: &str, values: &[&str]) -> Result<(), String> {
+        self.ask(sql, values, |_| Ok(()))
+    }
+
+    fn is_broken(&self) -> bool {
+        self.line.borrow().is_err()
+    }
+
+    /// Looks whether the session lives.
+    ///
+    /// # Errors
+    /// In words, when it does not.
+    pub fn hear(&self) -> Result<(), String> {
+        self.done("SELECT 1", &[])
+    }
+
+    /// What is to be looked for, when the connection is broken.
+    #[must_use]
+    pub fn missing(&self) -> Option<Missing> {
+        self.is_broken().then(|| Missing {
+            url: self.url.clone(),
+            term: self.term,
+        })
+    }
+
+    /// Goes on with a new connection. Returns the jobs of which a change may have been stored or
+    /// not.
+    ///
+    /// # Errors
+    /// In words: it is broken as well.
+    pub fn put_back(&mut self, regained: Regained) -> Result<Vec<JobId>, String> {
+        *self.line.borrow_mut() = Ok(regained.0);
+        // Jobs that may have been stored, and whose users know that they are not accepted.
+        let last = self.last;
+        for (table, last) in [
+            ("jobs", last.job),
+            ("orders", last.order),
+            ("shared", last.shared),
+        ] {
+            let sql = format!("DELETE FROM {table} WHERE id > $1::bigint");
+            self.done(&sql, &[&last.to_string()])?;
+        }
+        Ok(std::mem::take(&mut self.doubtful))
+    }
+
+    /// As [`super::Store::add`].
+    ///
+    /// # Errors
+    /// In words; nothing is stored then.
+    pub fn add(
+        &mut self,
+        shared: &Shared,
+        orders: &[Order],
+        entries: &mut [Vec<Entry>],
+    ) -> Result<(), String> {
+        let mut last = self.last;
+        last.shared += 1;
+        let mut new_orders = Vec::with_capacity(orders.len());
+        for (order, entries) in orders.iter().zip(entries.iter_mut()) {
+            last.order += 1;
+            new_orders.push(NewOrder {
+                id: last.order,
+                text: json(order)?,
+            });
+            for entry in entries {
+                entry.order = last.order;
+            }
+        }
+        let mut new_jobs = Vec::new();
+        for entry in entries.iter().flatten() {
+            last.job = last.job.max(entry.job.id as i64);
+            new_jobs.push(NewJob {
+                id: entry.job.id,
+                order_id: entry.order,
+                array: entry.job.array,
+                task: entry.task,
+                name: &entry.name,
+                job: fixed(entry)?,
+                phase: phase_text(entry.job.phase),
+                submitted: entry.submitted,
+                user: &entry.user,
+                uid: entry.uid,
+            });
+        }
+        let number = last.shared.to_string();
+        let values = [
+            &*number,
+            &json(shared)?,
+            &json(&new_orders)?,
+            &json(&new_jobs)?,
+        ];
+        self.done(ADD, &values)?;
+        self.last = last;
+        Ok(())
+    }
+
+    /// As [`super::Store::step`].
+    ///
+    /// # Errors
+    /// In words; nothing is stored then.
+    pub fn step(
+        &mut self,
+        finishes: &[(JobId, Finish)],
+        requeues: &[(JobId, u32)],
+        begins: &[JobId],
+        now_s: u64,
+    ) -> Result<(), String> {
+        let live = |id, phase, started| Step {
+            id,
+            phase: phase_text(phase),
+            is_live: true,
+            started,
+            ended: None,
+            cpu_s: None,
+            max_rss_kib: None,
+            note: None,
+            runs: None,
+        };
+        let mut steps = Vec::with_capacity(finishes.len() + requeues.len() + begins.len());
+        for (id, finish) in finishes {
+            steps.push(Step {
+                is_live: false,
+                ended: Some(finish.ended),
+                cpu_s: Some(finish.usage.cpu_s),
+                max_rss_kib: Some(finish.usage.max_rss_kib),
+                note: Some(&finish.note),
+                ..live(*id, Phase::Ended(finish.end), None)
+            });
+        }
+        // One that waits again may begin again at once: a statement changes a row once.
+        for (id, runs) in requeues.iter().filter(|(id, _)| !begins.contains(id)) {
+            steps.push(Step {
+                runs: Some(*runs),
+                ..live(*id, Phase::Waiting, None)
+            });
+        }
+        for id in begins {
+            let again = requeues.iter().find(|(other, _)| other == id);
+            steps.push(Step {
+                runs: again.map(|(_, runs)| *runs),
+                ..live(*id, Phase::Running(now_s), Some(now_s))
+            });
+        }
+        self.done(STEP, &[&json(&steps)?])
+    }
+
+    /// As [`super::Store::settings`].
+    ///
+    /// # Errors
+    /// In words.
+    pub fn settings(&self) -> Result<Settings, String> {
+        self.ask(RULES_SQL, &[], |found| rules(found.get(0, 0)))
+    }
+
+    /// As [`super::Store::set`].
+    ///
+    /// # Errors
+    /// In words; nothing is stored then.
+    pub fn set(&mut self, settings: &Settings) -> Result<(), String> {
+        self.done(SET_RULES_SQL, &[&json(settings)?])
+    }
+
+    /// As [`super::Store::change`].
+    ///
+    /// # Errors
+    /// In words; nothing is stored then.
+    pub fn change(&mut self, entries: &[Entry]) -> Result<(), String> {
+        let change = |entry: &Entry| -> Result<String, String> {
+            json(&Changed {
+                id: entry.job.id,
+                job: fixed(entry)?,
+                is_cancelled: entry.is_cancelled,
+                name: &entry.name,
+            })
+        };
+        let all: Vec<String> = entries.iter().map(change).collect::<Result<_, _>>()?;
+        let was_broken = self.is_broken();
+        let done = self.done(CHANGE, &[&format!("[{}]", all.join(","))]);
+        if self.is_broken() && !was_broken {
+            self.doubtful
+                .extend(entries.iter().map(|entry| entry.job.id));
+        }
+        done
+    }
+
+    /// The rows of a statement.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn rows<T>(
+        &self,
+        sql: &str,
+        read: fn(&dyn Columns) -> Result<T, String>,
+    ) -> Result<Vec<T>, String> {
+        self.ask(sql, &[], |rows| {
+            (0..rows.count()).map(|row| read(&At(rows, row))).collect()
+        })
+    }
+
+    /// As [`super::Store::order`].
+    ///
+    /// # Errors
+    /// In words.
+    pub fn order(&self, order: i64) -> Result<Ordered, String> {
+        let one = |sql: &str, id: i64| {
+            self.ask(sql, &[&id.to_string()], |rows| {
+                let row = At(rows, 0);
+                Ok((row.number(0)?, row.text(1)?))
+            })
+        };
+        find_order(&mut self.known.borrow_mut(), order, &one)
+    }
+
+    /// Ends the connection, and with it the lock.
+    pub fn close(&mut self) {
+        *self.line.borrow_mut() = Err("the queue's database is closed".into());
+    }
+}

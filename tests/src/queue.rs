@@ -1,0 +1,130 @@
+//! A user's queue in a folder of its own, through its commands.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::{command, run, stage};
+
+/// A queue of its own; it ends with the test.
+#[derive(Debug)]
+pub struct Queue {
+    pub folder: tempfile::TempDir,
+}
+
+pub fn said(output: &Output) -> String {
+    let all = [&output.stdout[..], &output.stderr].concat();
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+impl Queue {
+    /// Without a head yet.
+    pub fn not_up() -> Queue {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("run")).unwrap();
+        Queue { folder }
+    }
+
+    pub fn up(slots: u32) -> Queue {
+        let queue = Queue::not_up();
+        queue.ok(&["up", "--slots", &slots.to_string()]);
+        queue
+    }
+
+    /// With its state in this store.
+    pub fn up_in(slots: u32, store: &str) -> Queue {
+        let queue = Queue::not_up();
+        queue.ok(&["up", "--slots", &slots.to_string(), "--store", store]);
+        queue
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.path("state/margay/queue")
+    }
+
+    pub fn margay(&self, words: &[&str]) -> Command {
+        let mut margay = command(stage().join("bin/margay"), 120);
+        margay
+            .args(words)
+            .current_dir(self.folder.path())
+            .env("HOME", self.folder.path())
+            .env("XDG_STATE_HOME", self.path("state"))
+            .env("XDG_RUNTIME_DIR", self.path("run"));
+        margay
+    }
+
+    pub fn ok(&self, words: &[&str]) -> String {
+        let output = run(&mut self.margay(words));
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub fn refused(&self, words: &[&str], why: &str) {
+        let output = run(&mut self.margay(words));
+        assert!(!output.status.success(), "{words:?} succeeded");
+        assert!(said(&output).contains(why), "{words:?}: {}", said(&output));
+    }
+
+    /// Submits a job, and returns its number.
+    pub fn submit(&self, words: &[&str]) -> String {
+        let number = self.ok(&[&["submit", "--parsable"], words].concat());
+        number.trim().to_owned()
+    }
+
+    pub fn rows(&self, words: &[&str]) -> Vec<Value> {
+        let text = self.ok(&[&["queue", "--json"], words].concat());
+        serde_json::from_str(&text).unwrap()
+    }
+
+    pub fn state_of(&self, job: &str) -> String {
+        self.rows(&[job])[0]["state"].as_str().unwrap().to_owned()
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub fn script(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Waits until a file is there with a line.
+    pub fn until(&self, name: &str) {
+        while !fs::read_to_string(self.path(name)).is_ok_and(|text| text.ends_with('\n')) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The process of the head.
+    pub fn head(&self) -> Option<u32> {
+        let said = said(&run(&mut self.margay(&["up"])));
+        said.split("process ")
+            .nth(1)?
+            .split(')')
+            .next()?
+            .parse()
+            .ok()
+    }
+
+    pub fn socket(&self) -> UnixStream {
+        let address = fs::read_to_string(self.state().join("address")).unwrap();
+        UnixStream::connect(address.trim_end()).unwrap()
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // Also after a test that failed.
+        let _ = self.margay(&["cancel", "--all"]).output();
+        let _ = self.margay(&["wait", "--all"]).output();
+        let _ = self.margay(&["down"]).output();
+    }
+}
