@@ -243,7 +243,7 @@ mod tests {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
             (seed >> 33) % below
         };
-        for _ in 0..20_000 {
+        for _ in 0..if cfg!(miri) { 50 } else { 20_000 } {
             let all: Vec<u32> = (0..=next(5)).map(|_| next(6) as u32).collect();
             let together = 1 + next(3) as u32;
             let units = 1 + next(8) as u32;

@@ -315,7 +315,9 @@ mod tests {
         let array = Array::parse("1-3,10,4-8:2%2").unwrap();
         assert_eq!(array.indices, [1, 2, 3, 4, 6, 8, 10]);
         assert_eq!(array.limit, Some(2));
-        assert_eq!(Array::parse("0-49999").unwrap().indices.len(), 50_000);
+        let most = if cfg!(miri) { 49 } else { 49_999 };
+        let array = Array::parse(&format!("0-{most}")).unwrap();
+        assert_eq!(array.indices.len(), most + 1);
         for text in [
             "",
             "a",
@@ -326,6 +328,10 @@ mod tests {
             "0-99999,7",
             "-1",
         ] {
+            // Long ones take minutes there.
+            if cfg!(miri) && text.starts_with("0-") {
+                continue;
+            }
             assert!(Array::parse(text).is_err(), "{text}");
         }
     }

@@ -246,10 +246,11 @@ mod tests {
     #[test]
     fn the_field_has_inverses_and_distinct_powers() {
         let mut seen = std::collections::BTreeSet::new();
-        for n in 0..255 {
+        let every = if cfg!(miri) { 50 } else { 1 };
+        for n in (0..255).step_by(every) {
             assert!(seen.insert(power(n)));
         }
-        for value in 1..=255 {
+        for value in (1..=255).step_by(every) {
             assert_eq!(multiply(value, inverse(value)), 1);
         }
     }
@@ -258,7 +259,11 @@ mod tests {
     #[test]
     fn any_units_up_to_the_parity_are_recovered() {
         let mut seed = 1;
-        for (data, parity) in [(1, 1), (3, 1), (1, 2), (2, 2), (5, 2), (9, 2)] {
+        let shapes: &[(usize, usize)] = match cfg!(miri) {
+            true => &[(3, 1), (2, 2)],
+            false => &[(1, 1), (3, 1), (1, 2), (2, 2), (5, 2), (9, 2)],
+        };
+        for &(data, parity) in shapes {
             let len = 72;
             let units: Vec<Vec<u8>> = (0..data)
                 .map(|n| bytes(&mut seed, if n + 1 == data { 43 } else { len }))
