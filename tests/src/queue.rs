@@ -3,22 +3,18 @@
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::batch::said;
 use crate::{command, run, stage};
 
 /// A queue of its own; it ends with the test.
 #[derive(Debug)]
 pub struct Queue {
     pub folder: tempfile::TempDir,
-}
-
-pub fn said(output: &Output) -> String {
-    let all = [&output.stdout[..], &output.stderr].concat();
-    String::from_utf8_lossy(&all).into_owned()
 }
 
 impl Queue {

@@ -9,7 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use margay_sys_os::process::PidFd;
-use margay_tests::queue::{Queue, said};
+use margay_tests::batch::said;
+use margay_tests::queue::Queue;
 use margay_tests::{command, run, stage};
 use serde_json::Value;
 

@@ -6,8 +6,9 @@ use std::fs;
 use std::time::Duration;
 
 use margay_sys_os::process::PidFd;
+use margay_tests::batch::said;
 use margay_tests::postgres::Postgres;
-use margay_tests::queue::{Queue, said};
+use margay_tests::queue::Queue;
 use margay_tests::run;
 
 /// Makes two tests of each: with a file and with a database.

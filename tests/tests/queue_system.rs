@@ -6,10 +6,11 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use margay_sys_os::process::PidFd;
+use margay_tests::batch::said;
 use margay_tests::{command, run, stage};
 use serde_json::Value;
 
@@ -22,11 +23,6 @@ struct Machine {
     folder: tempfile::TempDir,
     /// Holds the mount namespace as long as its standard input is open.
     holder: Child,
-}
-
-fn said(output: &Output) -> String {
-    let all = [&output.stdout[..], &output.stderr].concat();
-    String::from_utf8_lossy(&all).into_owned()
 }
 
 fn chmod(path: &Path, mode: u32) {
