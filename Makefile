@@ -23,8 +23,8 @@ help: ## this list
 demo: setup-demo build-stage ## convection in a crucible on 1, 2 and 4 ranks: table, check, picture (2 minutes)
 	$(CARGO) run --quiet --release -p margay-bench-peers --bin demo
 
-test: setup-test build-stage model-lock-free ## all tests, through the real launcher and libraries, and tidy
-	$(CARGO) test --workspace
+test: setup-test build-stage ## all tests, through the real launcher and libraries, and tidy
+	$(XTASK) test --beside '$(MAKE) model-lock-free'
 	$(XTASK) tidy
 
 # Every interleaving of the ring, the event count, the turn, the deque, the tallies, the sleepers, the RMA queues, the lock of the

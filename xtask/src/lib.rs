@@ -21,6 +21,7 @@ pub mod recording;
 pub mod reproduce;
 pub mod stage;
 pub mod stub;
+pub mod test_programs;
 pub mod tidy;
 pub mod tools;
 pub mod verify;

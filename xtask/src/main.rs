@@ -7,7 +7,7 @@ use std::process::{self, ExitCode};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Parser, Subcommand};
-use xtask::{header, recording, reproduce, stage, tidy, wheel, workspace};
+use xtask::{header, recording, reproduce, stage, test_programs, tidy, wheel, workspace};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -56,6 +56,15 @@ enum Command {
     },
     /// Record docs/deadlock.svg anew: a program that hangs, and what the launcher says about it.
     Recording,
+    /// Build all tests and run them, several test programs at a time.
+    Test {
+        /// How many programs at a time [default: as many as there are cores]
+        #[arg(long)]
+        at_once: Option<usize>,
+        /// A line of the shell that is run among them, as if it were a test program.
+        #[arg(long)]
+        beside: Vec<String>,
+    },
     /// Check the rules of the house that a program can check.
     Tidy,
 }
@@ -87,6 +96,10 @@ fn run(command: Command) -> Result<()> {
         Command::Fortran { folder } => stage::fortran_sources(&folder),
         Command::Docs { check } => docs(check),
         Command::Recording => recording::write(&stage::folder()),
+        Command::Test { at_once, beside } => {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            test_programs::run(at_once.unwrap_or(cores), &beside)
+        }
         Command::Tidy => {
             let findings = tidy::check(workspace())?;
             for finding in &findings {
