@@ -65,6 +65,11 @@ impl Place {
         let service = self.service().expect("the service runs");
         let number = service.file_name().unwrap().to_string_lossy();
         tool("kill", &[signal, &number], self.folder.path());
+        Place::until_gone(&service);
+    }
+
+    /// Returns when a service that ends is gone.
+    pub fn until_gone(service: &Path) {
         // Its stripe directories are free when it is gone, or only waits for its parent to notice.
         // Its first thread may wait for that while others still have them.
         let threads = || fs::read_dir(service.join("task")).map_or(0, Iterator::count);
