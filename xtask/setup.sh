@@ -161,17 +161,19 @@ if [ -n "$packages" ] && { [ "$(id -u)" -ne 0 ] || ! have apt-get >/dev/null; };
 fi
 [ -n "$packages$useful" ] || exit 0
 export DEBIAN_FRONTEND=noninteractive
+# One at a time, where several purposes are set up side by side: apt-get fails while another one runs.
+packages() { flock -o xtask/setup.sh apt-get "$@"; }
 if [ -n "$packages" ]; then
     echo "installing:$packages"
-    apt-get update -q >/dev/null
+    packages update -q >/dev/null
     # shellcheck disable=SC2086 # a list of words
-    apt-get install -q -y --no-install-recommends $packages >/dev/null
+    packages install -q -y --no-install-recommends $packages >/dev/null
 fi
 [ -n "$useful" ] || exit 0
 echo "installing, if it can be had:$useful"
-apt-get update -q >/dev/null 2>&1 || true
+packages update -q >/dev/null 2>&1 || true
 for package in $useful; do
-    if ! apt-get install -q -y --no-install-recommends "$package" >/dev/null 2>&1; then
+    if ! packages install -q -y --no-install-recommends "$package" >/dev/null 2>&1; then
         echo "note: there is no package $package here: tests leave out what needs it" >&2
     fi
 done
