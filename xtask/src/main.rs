@@ -58,7 +58,7 @@ enum Command {
     Recording,
     /// Build all tests and run them, several test programs at a time.
     Test {
-        /// How many programs at a time [default: as many as there are cores]
+        /// How many programs at a time [default: one more than there are cores]
         #[arg(long)]
         at_once: Option<usize>,
         /// A line of the shell that is run among them, as if it were a test program.
@@ -98,7 +98,7 @@ fn run(command: Command) -> Result<()> {
         Command::Recording => recording::write(&stage::folder()),
         Command::Test { at_once, beside } => {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            test_programs::run(at_once.unwrap_or(cores), &beside)
+            test_programs::run(at_once.unwrap_or(cores + 1), &beside)
         }
         Command::Tidy => {
             let findings = tidy::check(workspace())?;
