@@ -23,7 +23,7 @@ use crate::allocation::allocation;
 use crate::bench::replace;
 use crate::hosts::HostList;
 use crate::queue_answer::{print, show, table};
-use crate::queue_head::{show_machine, show_new, start_head, stop, store_words};
+use crate::queue_head::{show_machine, show_new, show_standby, start_head, stop, store_words};
 use crate::queue_options::{
     DownOptions, ExplainOptions, JobsOptions, NodeOptions, QueueOptions, SetOptions, SubmitOptions,
     UpOptions,
@@ -38,7 +38,10 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     if options.system {
         return queue_system::up(options);
     }
-    let place = Place::find()?;
+    let place = match options.standby {
+        true => Place::for_standby()?,
+        false => Place::find()?,
+    };
     place.make()?;
     let found = connect(&place)?;
     let mut words = store_words(options, &place, found.is_some())?;
@@ -47,7 +50,10 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     }
     let spec = machine(options)?;
     words.extend(spec.iter().flat_map(MachineSpec::words));
-    start_head(&place, words)?;
+    start_head(options, &place, words)?;
+    if options.standby {
+        return show_standby(&place);
+    }
     show_new(&place)
 }
 
@@ -126,9 +132,10 @@ pub fn node(options: &NodeOptions) -> Result<(), String> {
                     host.note.clone(),
                 ]
             }));
-            print(&table(&lines))
+            print(&(table(&lines) + &standing_by(&machine.standbys)))
         }
         Answer::Machine(machine) => {
+            let standbys = standing_by(&machine.standbys);
             let head = ["NODE", "SLOTS", "USED", "RUNNING", "WAITING"];
             let mut text = table(&[
                 head.map(str::to_owned).to_vec(),
@@ -143,9 +150,17 @@ pub fn node(options: &NodeOptions) -> Result<(), String> {
             if !machine.groups.is_empty() {
                 text += &format!("jobs: {}\n", machine.groups);
             }
-            print(&text)
+            print(&(text + &standbys))
         }
         other => show(other),
+    }
+}
+
+/// The hosts that take over when that of the head is gone.
+fn standing_by(hosts: &[String]) -> String {
+    match hosts {
+        [] => String::new(),
+        hosts => format!("standing by: {}\n", hosts.join(", ")),
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use margay_svc_queue_wire::{Answer, PROGRAM, Place, READY, Request, StoreUrl, connect, converse};
-use margay_sys_os::process::{beside, open_log};
+use margay_sys_os::process::{beside, host_name, open_log};
 use margay_sys_os::signal::take_defaults_in;
 
 use crate::queue_answer::{print, show};
@@ -25,8 +25,12 @@ pub(crate) fn store_words(
     place: &Place,
     is_up: bool,
 ) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    if options.standby {
+        words.push("--standby".to_owned());
+    }
     let Some(store) = &options.store else {
-        return Ok(Vec::new());
+        return Ok(words);
     };
     StoreUrl::of(store)?;
     let known = place.known_store()?;
@@ -35,11 +39,34 @@ pub(crate) fn store_words(
             "the queue is up, and its state is kept in another place ({known}); end it first: margay down"
         ));
     }
-    Ok(vec!["--store".to_owned(), store.clone()])
+    words.extend(["--store".to_owned(), store.clone()]);
+    Ok(words)
+}
+
+/// Says that a head stands by, and for which.
+pub(crate) fn show_standby(place: &Place) -> Result<(), String> {
+    let mut stream = connect(place)?.ok_or("the head of the queue has ended at once")?;
+    // Where there was none, this one leads in a moment.
+    let of = match converse(&mut stream, &Request::Machine) {
+        Ok(Answer::Machine(machine)) => format!("the head on host {}", machine.host),
+        Ok(Answer::Failed(text)) | Err(text) => {
+            let text = format!("margay: commands of this host do not reach the head: {text}\n");
+            let _ = io::stderr().write_all(text.as_bytes());
+            "the head of the queue".into()
+        }
+        _ => "the head of the queue".into(),
+    };
+    print(&format!(
+        "this host stands by for {of}, and takes over within 10 s when that is gone\n"
+    ))
 }
 
 /// Starts the head with these words behind `serve`, and waits until it says that it can be asked.
-pub(crate) fn start_head(place: &Place, words: Vec<String>) -> Result<(), String> {
+pub(crate) fn start_head(
+    options: &UpOptions,
+    place: &Place,
+    words: Vec<String>,
+) -> Result<(), String> {
     let log = place.log();
     let failed = |error: io::Error| format!("cannot start the queue: {error}");
     let file = open_log(&log).map_err(failed)?;
@@ -51,6 +78,9 @@ pub(crate) fn start_head(place: &Place, words: Vec<String>) -> Result<(), String
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(file);
+    if let Some(shell) = &options.launcher_exec {
+        command.env("MARGAY_RSH", shell);
+    }
     let mut child = take_defaults_in(&mut command)
         .spawn()
         .map_err(|error| match error.kind() {
@@ -97,8 +127,15 @@ pub(crate) fn show_machine(stream: &mut UnixStream, what: &str) -> Result<(), St
                 0 => machine.slots,
                 _ => there.map(|host| host.slots).sum(),
             };
+            let mut whose = String::new();
+            if machine.host != host_name() {
+                whose = format!(" on host {}", machine.host);
+            }
+            if !machine.standbys.is_empty() {
+                whose += &format!("; {} stands by", machine.standbys.join(", "));
+            }
             print(&format!(
-                "{what}: {slots} slots on {place}, {} running, {} waiting (process {})\n",
+                "{what}: {slots} slots on {place}, {} running, {} waiting (process {}{whose})\n",
                 machine.running, machine.waiting, machine.head
             ))
         }

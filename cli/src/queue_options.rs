@@ -45,6 +45,10 @@ pub struct UpOptions {
     /// the queue's folder: file [default: as before, at first file]
     #[arg(long, value_name = "URL")]
     pub store: Option<String>,
+    /// Stand by for the head that another host has of the queue in the database, and take its place
+    /// within 10 s when it or its host is gone
+    #[arg(long)]
+    pub standby: bool,
     /// The remote shell, with its options [default: ssh -x -o BatchMode=yes -o ConnectTimeout=10]
     #[arg(
         long,

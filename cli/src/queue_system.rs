@@ -44,7 +44,7 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     words.extend(store);
     words.extend(options.slots.map(|slots| slots.to_string()));
     if !has_systemd() {
-        start_head(&place, words)?;
+        start_head(options, &place, words)?;
         let note = "margay: systemd does not run here: the queue has been started without it, and does not start again \
                     with the machine\n";
         let _ = io::stderr().write_all(note.as_bytes());

@@ -106,6 +106,11 @@ impl Hosts {
         format!("{}h{host}", self.tag)
     }
 
+    /// The address of a host.
+    pub fn address(host: u32) -> String {
+        format!("10.77.0.{host}")
+    }
+
     /// All names, with commas.
     pub fn names(&self) -> String {
         let names: Vec<String> = (1..=self.number).map(|host| self.name(host)).collect();

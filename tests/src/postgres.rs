@@ -1,17 +1,18 @@
 //! A server of PostgreSQL for the tests of one process: on a Unix socket alone, in a folder that
-//! goes with it.
+//! goes with it; or on one of several hosts.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use crate::hosts::Hosts;
 use crate::{command, run, succeed, unprivileged};
 
 /// What runs the server until its standard input ends, which it does with the process of the tests,
 /// however that ends.
 const KEEPER: &str = r#"
-"$1/postgres" -D "$2/data" -k "$2" -c listen_addresses= -c fsync=off -c full_page_writes=off \
+"$1/postgres" -D "$2/data" -k "$2" -c listen_addresses="$3" -c fsync=off -c full_page_writes=off \
     -c autovacuum=off -c shared_buffers=16MB -c max_connections=40 >"$2/log" 2>&1 &
 cat >/dev/null
 kill -INT $!
@@ -47,10 +48,16 @@ impl Postgres {
     /// there is no PostgreSQL.
     pub fn shared() -> Option<&'static Postgres> {
         static SERVER: OnceLock<Option<Postgres>> = OnceLock::new();
-        SERVER.get_or_init(Postgres::start).as_ref()
+        SERVER.get_or_init(|| Postgres::start(None)).as_ref()
     }
 
-    fn start() -> Option<Postgres> {
+    /// A server on one of several hosts, for all of them; none, with a note, where there is no
+    /// PostgreSQL.
+    pub fn on(hosts: &Hosts, host: u32) -> Option<Postgres> {
+        Postgres::start(Some((hosts, host)))
+    }
+
+    fn start(place: Option<(&Hosts, u32)>) -> Option<Postgres> {
         let Some(programs) = programs() else {
             eprintln!("note: there is no PostgreSQL here (postgresql): it is not tested");
             return None;
@@ -79,9 +86,9 @@ impl Postgres {
         // One role has a password.
         let rules = data.join("pg_hba.conf");
         let all = std::fs::read_to_string(&rules).expect("rules");
-        let all = format!("local all secret scram-sha-256\n{all}");
+        let all = format!("local all secret scram-sha-256\n{all}host all all 10.77.0.0/24 trust\n");
         std::fs::write(&rules, all).expect("rules");
-        let keeper = Self::keep(&programs, &folder);
+        let keeper = Self::keep(&programs, &folder, place);
         let server = Postgres {
             programs,
             folder,
@@ -100,15 +107,21 @@ impl Postgres {
         panic!("the server does not begin: {log}");
     }
 
-    fn keep(programs: &Path, folder: &Path) -> Child {
+    fn keep(programs: &Path, folder: &Path, place: Option<(&Hosts, u32)>) -> Child {
         let script = format!("{KEEPER}rm -rf \"$2\"\n");
         // The limit is that of tests that hang.
         let server = unprivileged(3600);
         let mut keeper = Command::new("setsid");
+        let mut address = String::new();
+        if let Some((hosts, host)) = place {
+            keeper.args(["ip", "netns", "exec", &hosts.name(host)]);
+            address = Hosts::address(host);
+        }
         keeper.arg(server.get_program()).args(server.get_args());
         keeper
             .args(["sh", "-c", &script, "keeper"])
             .args([programs, folder])
+            .arg(address)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());

@@ -302,7 +302,9 @@ fn one_head_has_a_database_and_another_folder_goes_on_with_it() {
     let text = said(&run(&mut second.margay(&up)));
     assert!(text.contains(&format!("process {head} on host")), "{text}");
     assert!(
-        text.contains("margay down") && text.contains("schema=NAME"),
+        text.contains("margay up --standby")
+            && text.contains("margay down")
+            && text.contains("schema=NAME"),
         "{text}"
     );
     // Nothing is remembered of what failed.
@@ -314,7 +316,7 @@ fn one_head_has_a_database_and_another_folder_goes_on_with_it() {
     second.ok(&["up", "--slots", "2", "--store", &schema]);
     assert_eq!(second.rows(&["--all"]).len(), 0);
     second.ok(&["down"]);
-    // What runs is known to the folder of its head alone.
+    // A head of another folder follows what runs.
     let job = first.submit(&[
         "-o",
         "out",
@@ -325,16 +327,14 @@ fn one_head_has_a_database_and_another_folder_goes_on_with_it() {
     ]);
     first.until("out");
     first.ok(&["down", "--leave"]);
-    second.refused(&up, "1 jobs of the queue");
     first.refused(
         &["up", "--store", "file"],
         "jobs run whose state is kept elsewhere",
     );
-    first.ok(&["up", "--slots", "2"]);
-    first.script("go", "");
-    first.ok(&["wait", &job]);
-    first.ok(&["down"]);
     second.ok(&up);
+    assert_eq!(second.state_of(&job), "running");
+    first.script("go", "");
+    second.ok(&["wait", &job]);
     assert_eq!(second.rows(&["--all"]).len(), 2);
     assert_eq!(second.submit(&["--", "true"]), "3");
     second.ok(&["wait", "3"]);
@@ -418,16 +418,44 @@ fn a_head_that_was_stopped_while_another_took_over_does_nothing_more() {
     second.ok(&["release", &job]);
     second.ok(&["wait", &job]);
     process.signal(margay_sys_os::signal::SIGCONT);
-    while !process.has_ended() {
+    // It stands by, and passes on what commands of its folder ask.
+    while !second.ok(&["node"]).contains("standing by") {
         std::thread::sleep(Duration::from_millis(10));
     }
-    first.refused(&["queue"], "margay up");
     let log = fs::read_to_string(first.state().join("head.log")).unwrap();
     assert!(
-        log.contains("another one now") && log.contains("this one ends"),
+        log.contains("another one now") && log.contains("this one stands by"),
         "{log}"
     );
-    assert_eq!(second.rows(&["--all"])[0]["state"], "done");
+    assert_eq!(first.rows(&["--all"])[0]["state"], "done");
+    first.ok(&["down"]);
+    assert!(!second.ok(&["node"]).contains("standing by"));
+}
+
+#[test]
+fn tables_of_an_older_version_are_brought_to_this_one() {
+    let Some(server) = Postgres::shared() else {
+        return;
+    };
+    let queue = Queue::up_in(1, &server.database("older", "postgres"));
+    let line = "echo begun; while test ! -e go; do sleep 0.01; done; exit 7";
+    let job = queue.submit(&["-o", "out", "--", "sh", "-c", line]);
+    queue.until("out");
+    queue.ok(&["down", "--leave"]);
+    server.sql(
+        "older",
+        "ALTER TABLE margay.head DROP COLUMN queue, DROP COLUMN machine; \
+         ALTER TABLE margay.jobs DROP COLUMN term, DROP COLUMN parts; \
+         DROP TABLE margay.terms, margay.standbys; UPDATE margay.version SET number = 1",
+    );
+    queue.ok(&["up", "--slots", "1"]);
+    assert_eq!(queue.state_of(&job), "running");
+    queue.script("go", "");
+    queue.refused(&["wait", &job], "exit code 7");
+    assert_eq!(
+        server.sql("older", "SELECT number FROM margay.version"),
+        "2"
+    );
 }
 
 #[test]

@@ -205,6 +205,9 @@ pub struct Reservation {
     pub accounts: Vec<String>,
 }
 
+/// A host that is started anew is back within it, and one that was cut off for a moment.
+const LOST_AFTER_S: u64 = 60;
+
 /// All that an administrator says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -222,6 +225,9 @@ pub struct Settings {
     /// Shares of users within their accounts; 1 for those that are not here.
     pub users: BTreeMap<String, u32>,
     pub reservations: BTreeMap<String, Reservation>,
+    /// How long the host of a job that an earlier head has begun may be away before the job counts
+    /// as lost, in seconds.
+    pub lost_after_s: u64,
 }
 
 impl Default for Settings {
@@ -235,6 +241,7 @@ impl Default for Settings {
             accounts: BTreeMap::new(),
             users: BTreeMap::new(),
             reservations: BTreeMap::new(),
+            lost_after_s: LOST_AFTER_S,
         }
     }
 }

@@ -214,12 +214,18 @@ impl Settings {
                     }
                 }
                 "fair-share" => self.half_life_s = optional(value, seconds)?,
+                "lost-after" => self.lost_after_s = seconds(value)?,
                 "operators" => self.operators = list(value),
                 "default-queue" if self.queues.contains_key(*value) => {
                     self.default_queue = (*value).into();
                 }
                 "default-queue" => return Err(format!("there is no queue '{value}'")),
-                _ => return Err(unknown(key, "backfill fair-share operators default-queue")),
+                _ => {
+                    return Err(unknown(
+                        key,
+                        "backfill fair-share lost-after operators default-queue",
+                    ));
+                }
             }
         }
         Ok(())
@@ -270,8 +276,9 @@ impl Settings {
             Backfill::Conservative => "conservative",
         };
         let mut text = format!(
-            "policy backfill={backfill} fair-share={} default-queue={} operators={}\n",
+            "policy backfill={backfill} fair-share={} lost-after={} default-queue={} operators={}\n",
             time(self.half_life_s),
+            shown(self.lost_after_s),
             self.default_queue,
             self.operators.join(",")
         );

@@ -252,6 +252,7 @@ mod tests {
             head: 1,
             hosts: Vec::new(),
             groups: String::new(),
+            standbys: Vec::new(),
         };
         assert_eq!(mesh(&machine, &[], 80, true), ". . . .\n. . . .\n. .\n");
         assert!(view(&machine, &[], (24, 80), true).contains("0 of 10 slots used"));

@@ -98,6 +98,9 @@ pub struct Machine {
     /// How jobs are kept apart, in the queue of all users.
     #[serde(default)]
     pub groups: String,
+    /// Hosts on which another head stands by.
+    #[serde(default)]
+    pub standbys: Vec<String>,
 }
 
 /// A job, or an array of them, as somebody asks for it.

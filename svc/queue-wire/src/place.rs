@@ -1,7 +1,7 @@
 //! Where the queue's files are.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use margay_sys_os::port::{peer, user};
-use margay_sys_os::process::set_variable;
+use margay_sys_os::process::{host_name, set_variable};
 
 use crate::IN_FILE;
 
@@ -28,7 +28,8 @@ pub const CHOICE: &str = "MARGAY_QUEUE";
 const NOT_UP: &str = "the queue does not run; start it: margay up";
 
 /// The folder of the queue's state: `$XDG_STATE_HOME/margay/queue`, and without that variable
-/// `~/.local/state/margay/queue`, or `/var/lib/margay/queue` for root.
+/// `~/.local/state/margay/queue`, or `/var/lib/margay/queue` for root. Where there is
+/// `queue-on-HOST` beside it, that host has this one.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub folder: PathBuf,
@@ -55,10 +56,33 @@ impl Place {
                 .ok_or("cannot tell where to keep the queue: set HOME or XDG_STATE_HOME")?
                 .join(".local/state"),
         };
+        let base = base.join("margay");
+        let own = base.join(format!("queue-on-{}", host_name()));
+        let folder = match own.is_dir() {
+            true => own,
+            false => base.join("queue"),
+        };
         Ok(Place {
-            folder: base.join("margay/queue"),
+            folder,
             is_system: false,
         })
+    }
+
+    /// Finds the folder for a head that stands by on this host: the same, or a new one where a head
+    /// of another host has it, as a home directory may be that of many hosts.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn for_standby() -> Result<Place, String> {
+        let mut place = Place::find()?;
+        let lock = File::options().write(true).open(place.folder.join("lock"));
+        let is_held =
+            lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)));
+        if is_held && connect(&place)?.is_none() {
+            let name = format!("queue-on-{}", host_name());
+            place.folder.set_file_name(name);
+        }
+        Ok(place)
     }
 
     /// The folder of the queue that all users share.

@@ -93,8 +93,9 @@ pub fn agent() -> Result<(), String> {
             poll.add_readable(claim.as_fd());
         }
         let _ = poll.wait(Some(BEAT / 2));
-        if let Some(claim) = &claim {
-            claim.answer();
+        // A head after this one wants the host.
+        if claim.as_ref().is_some_and(Claim::answer) {
+            return Ok(());
         }
     }
 }

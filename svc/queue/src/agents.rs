@@ -146,7 +146,8 @@ impl Attendance {
             if self.is_over(&mut poll, BEAT) {
                 return;
             }
-            claim.answer();
+            // This head has lost its lock if another one comes after it: it hears so from there.
+            let _ = claim.answer();
             if self.asked.swap(false, Ordering::SeqCst) {
                 self.say(Ok(HostFacts::here()));
             }

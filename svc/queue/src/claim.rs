@@ -2,6 +2,7 @@
 //! system's abstract socket names, which goes with the process, and says there who it is.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -14,6 +15,10 @@ use margay_sys_os::process::host_name;
 /// How long the claim of the same machine that has lost its connection may take to go.
 const FREED_WITHIN: Duration = Duration::from_secs(5);
 
+/// How long who asks may take to say for whom, in as many bytes at most.
+const HEARD_WITHIN: Duration = Duration::from_millis(200);
+const MOST_TEXT: u64 = 8192;
+
 /// How long who has the host may take to say so.
 const SAID_WITHIN: Duration = Duration::from_secs(2);
 
@@ -25,13 +30,17 @@ pub struct Claimant {
     pub folder: String,
     /// How the head names this host.
     pub name: String,
+    /// The name of the queue, when its head may be one of several, and the number of the head.
+    pub queue: String,
+    pub term: i64,
 }
 
 impl Claimant {
     /// It as lines.
     #[must_use]
     pub fn text(&self) -> String {
-        [&*self.head, &self.folder, &self.name].join("\n")
+        let term = self.term.to_string();
+        [&*self.head, &self.folder, &self.name, &self.queue, &term].join("\n")
     }
 
     /// Who these lines name.
@@ -43,7 +52,17 @@ impl Claimant {
             head: lines.next()?,
             folder: lines.next()?,
             name: lines.next()?,
+            queue: lines.next().unwrap_or_default(),
+            term: (lines.next())
+                .and_then(|term| term.parse().ok())
+                .unwrap_or(0),
         })
+    }
+
+    /// Whether it is of a head that comes after that of the other.
+    #[must_use]
+    pub fn follows(&self, other: &Claimant) -> bool {
+        !self.queue.is_empty() && self.queue == other.queue && self.term > other.term
     }
 }
 
@@ -51,7 +70,7 @@ impl Claimant {
 #[derive(Debug)]
 pub struct Claim {
     listener: UnixListener,
-    text: Vec<u8>,
+    own: Claimant,
 }
 
 fn address() -> io::Result<SocketAddr> {
@@ -71,13 +90,17 @@ impl Claim {
             match UnixListener::bind_addr(&address().map_err(failed)?) {
                 Ok(listener) => {
                     listener.set_nonblocking(true).map_err(failed)?;
-                    let text = own.text().into_bytes();
-                    return Ok(Claim { listener, text });
+                    let own = own.clone();
+                    return Ok(Claim { listener, own });
                 }
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {}
                 Err(error) => return Err(failed(error)),
             }
-            match owner() {
+            match owner(Some(own)) {
+                // It has heard so, and goes.
+                Some(other) if own.follows(&other) && Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
                 Some(other) if (&other.head, &other.folder) != (&own.head, &own.folder) => {
                     return Err(format!(
                         "it belongs to the queue of host {}; end that one there first: margay down",
@@ -100,12 +123,25 @@ impl Claim {
         }
     }
 
-    /// Says whose the host is, to all that have asked.
-    pub fn answer(&self) {
+    /// Says whose the host is, to all that have asked. Returns whether one of them is of a head
+    /// that comes after this one's, for which the host is to be given up.
+    #[must_use]
+    pub fn answer(&self) -> bool {
+        let mut is_over = false;
         while let Ok((mut stream, _)) = self.listener.accept() {
             // Far less than a socket holds.
-            let _ = stream.write_all(&self.text);
+            let _ = stream.write_all(self.own.text().as_bytes());
+            let _ = stream.shutdown(Shutdown::Write);
+            let _ = stream.set_read_timeout(Some(HEARD_WITHIN));
+            let mut text = Vec::new();
+            // Any user may connect: what others say counts nothing.
+            if is_trusted(stream.as_fd())
+                && (&stream).take(MOST_TEXT).read_to_end(&mut text).is_ok()
+            {
+                is_over |= Claimant::of(&text).is_some_and(|other| other.follows(&self.own));
+            }
         }
+        is_over
     }
 }
 
@@ -115,14 +151,18 @@ impl AsFd for Claim {
     }
 }
 
-/// Who has this host, if somebody has.
-pub fn owner() -> Option<Claimant> {
+/// Who has this host, if somebody has; `own` says who asks, for whom it may be given up.
+pub fn owner(own: Option<&Claimant>) -> Option<Claimant> {
     let mut stream = UnixStream::connect_addr(&address().ok()?).ok()?;
     // Any user may take any of these names: what others say of it counts nothing.
     if !is_trusted(stream.as_fd()) {
         return None;
     }
     stream.set_read_timeout(Some(SAID_WITHIN)).ok()?;
+    let text = own.map(Claimant::text).unwrap_or_default();
+    // One that has gone in the meantime hears nothing.
+    let _ = stream.write_all(text.as_bytes());
+    let _ = stream.shutdown(Shutdown::Write);
     let mut text = Vec::new();
     stream.read_to_end(&mut text).ok()?;
     Claimant::of(&text)

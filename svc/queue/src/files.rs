@@ -14,6 +14,7 @@
 //! waits for the disk: when the machine has gone down, which the head sees by the kernel's boot id,
 //! a job that was stored as running has run, whatever its folder says.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, lchown};
@@ -21,8 +22,11 @@ use std::path::{Path, PathBuf};
 
 use margay_core_queue::{End, JobId, Warning};
 use margay_svc_queue_wire::{Bytes, Owner, Usage};
+use margay_sys_os::process::PidFd;
+use margay_sys_os::signal::SIGTERM;
 use serde::{Deserialize, Serialize};
 
+use crate::follow::LeftAt;
 use crate::site::{Away, HostPart};
 
 /// Bytes that are kept on the disk for `end`, so that a full disk does not lose how a job ended.
@@ -65,6 +69,9 @@ pub struct JobOrder {
     /// The other host on which it begins.
     #[serde(default)]
     pub away: Option<Away>,
+    /// Where it runs already, begun by a head of another place.
+    #[serde(default)]
+    pub left: Option<LeftAt>,
     /// In the queue of all users.
     #[serde(default)]
     pub user: Option<ForUser>,
@@ -247,13 +254,21 @@ impl JobFolder {
     /// # Errors
     /// What the system says.
     pub fn make(&self, order: &JobOrder) -> io::Result<()> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.path)?;
+        self.make_path()?;
         let new = self.path("order.new");
         private(&new)?.write_all(&order.text()?)?;
         fs::rename(new, self.path("order"))
+    }
+
+    /// Makes the folder without an order.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn make_path(&self) -> io::Result<()> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.path)
     }
 
     /// The file of the order.
@@ -434,6 +449,36 @@ impl JobFolder {
     pub fn remove(&self) {
         let _ = remove(&self.readable);
         let _ = remove(&self.path);
+    }
+}
+
+/// Whether a name is that of one of these jobs, which have been put back so often.
+pub fn names_of(live: &[(JobId, u32)]) -> impl Fn(&str) -> bool {
+    let name = |(id, runs): &(JobId, u32)| JobFolder::of(Path::new(""), *id, *runs).name();
+    let names: HashSet<String> = live.iter().map(name).collect();
+    move |name| names.contains(name)
+}
+
+/// Ends what runs of jobs below `jobs` whose names are not those of live ones, and removes the
+/// folders of those that do not run: their ends are stored, or they have begun again elsewhere.
+pub fn clear(jobs: &Path, is_live: &dyn Fn(&str) -> bool) {
+    for folder in fs::read_dir(jobs).into_iter().flatten().flatten() {
+        if is_live(&folder.file_name().to_string_lossy()) {
+            continue;
+        }
+        let folder = JobFolder::at(folder.path());
+        match folder.look() {
+            Ok(Found::Supervised(process)) => {
+                if let Ok(process) = PidFd::open(process) {
+                    process.signal(SIGTERM);
+                }
+            }
+            // With what the job itself reads, in the queue of all users.
+            _ => match folder.order() {
+                Ok(order) => folder.of_order(&order).remove(),
+                Err(_) => folder.remove(),
+            },
+        }
     }
 }
 

@@ -15,18 +15,18 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use margay_core_queue::{End, JobId, Phase, Reason, Scheduler};
-use margay_svc_queue_wire::{Answer, JobRow, Order, Shared, StoreUrl, Target, Usage};
+use margay_svc_queue_wire::{Answer, JobRow, Order, Shared, Target, Usage};
 use margay_sys_os::process::PidFd;
 
 use crate::callers::Caller;
 use crate::explain;
-use crate::files::JobFolder;
+use crate::files::{self, JobFolder};
 use crate::groups::Groups;
 use crate::line::Message;
 use crate::resources::Resources;
-use crate::store::{Entry, Finish, Missing, Ordered, Regained, Store, Which};
-use crate::{log, now_s};
-pub use hosts::Hosts;
+use crate::store::{Entry, Finish, Left, Missing, Ordered, Regained, Store, Which};
+use crate::{log, machine_start, now_s};
+pub use hosts::{ANSWERED_WITHIN, Hosts, is_interactive};
 use watch::{IdleSupervisor, Watched};
 
 /// The head.
@@ -40,6 +40,10 @@ pub struct Head {
     entries: BTreeMap<JobId, Entry>,
     scheduler: Scheduler,
     watched: HashMap<JobId, Watched>,
+    /// Running jobs that heads of other places have begun.
+    left: HashMap<JobId, Left>,
+    /// Where running jobs have their slots, as the store knows.
+    stored_parts: HashMap<JobId, String>,
     idle: Vec<IdleSupervisor>,
     /// Ends that are to be stored; more than none only while the store refuses.
     finishes: Vec<(JobId, Finish)>,
@@ -59,16 +63,10 @@ pub struct Head {
 /// How jobs and tasks ended that others depend on.
 type Ends = HashMap<JobId, Vec<End>>;
 
-/// What differs each time that the machine starts.
-fn machine_start() -> Result<String, String> {
-    let path = "/proc/sys/kernel/random/boot_id";
-    std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))
-}
-
 /// Whether the machine has started anew since a head remembered it.
 fn has_restarted(folder: &Path) -> Result<bool, String> {
     match std::fs::read_to_string(folder.join("machine-start")) {
-        Ok(old) => Ok(old != machine_start()?),
+        Ok(old) => Ok(old.trim_end() != machine_start()?),
         // A new queue, or one of an older version, whose folders are on the disk.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(format!(
@@ -102,21 +100,18 @@ fn ended_of(target: Target) -> Which {
 }
 
 impl Head {
-    /// Opens the store and finds the jobs that run.
+    /// Finds the jobs that run.
     ///
     /// # Errors
     /// In words.
-    pub fn open(
-        resources: Resources,
-        hosts: Option<Hosts>,
-        url: Option<&StoreUrl>,
-    ) -> Result<Head, String> {
-        let store = Store::open(&resources.folder, url, &resources.host)?;
+    pub fn open(resources: Resources, hosts: Option<Hosts>, store: Store) -> Result<Head, String> {
         let settings = store.settings()?;
         let has_restarted = has_restarted(&resources.folder)?;
         let scheduler = Scheduler::new(resources.slots, resources.memory_mib, settings);
         let mut head = Head {
             last: store.last()?,
+            left: store.left()?.into_iter().collect(),
+            stored_parts: store.parts()?.into_iter().collect(),
             store,
             resources,
             hosts,
@@ -146,7 +141,7 @@ impl Head {
             .map(|entry| entry.job.id)
             .collect();
         for id in running {
-            match has_restarted {
+            match has_restarted && !head.left.contains_key(&id) {
                 false => head.look_after(id, 0),
                 true => head.look_back(id),
             }
@@ -221,20 +216,9 @@ impl Head {
                 ));
             }
         }
-        let own = self.resources.folder.join("jobs");
-        for folders in self.resources.readable.iter().chain([&own]) {
-            for folder in std::fs::read_dir(folders).into_iter().flatten().flatten() {
-                let path = folder.path();
-                let id = path
-                    .file_stem()
-                    .and_then(|name| name.to_str()?.parse().ok());
-                let name = id
-                    .filter(|id| self.entries.contains_key(id))
-                    .map(|id| self.folder(id).name());
-                if name.is_none_or(|name| path.file_name() != Some(name.as_ref())) {
-                    JobFolder::at(path).remove();
-                }
-            }
+        files::clear(&self.resources.folder.join("jobs"), &is_live);
+        if let Some(folders) = &self.resources.readable {
+            files::clear(folders, &is_live);
         }
     }
 
@@ -373,6 +357,7 @@ impl Head {
         for (id, finish) in std::mem::take(&mut self.finishes) {
             self.inform(id, Some(&finish));
             let folder = self.folder(id);
+            self.left.remove(&id);
             if let Some(entry) = self.entries.remove(&id)
                 && matches!(entry.job.phase, Phase::Running(_))
             {
@@ -381,6 +366,7 @@ impl Head {
         }
         self.requeues.clear();
         for (id, runs) in requeues {
+            self.left.remove(&id);
             self.folder(id).remove();
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.job.phase = Phase::Waiting;
@@ -393,6 +379,7 @@ impl Head {
             }
             self.scheduler.start(id, now_s);
         }
+        self.store_parts(start);
         for (&id, order) in start.iter().zip(orders) {
             self.start(id, 0, order);
             self.inform(id, None);

@@ -12,6 +12,7 @@ mod callers;
 mod claim;
 mod explain;
 mod files;
+mod follow;
 mod groups;
 mod head;
 mod hearing;
@@ -25,6 +26,8 @@ mod resources;
 mod serve;
 mod shell;
 mod site;
+mod standby;
+mod start;
 mod store;
 mod supervise;
 mod there;
@@ -39,6 +42,7 @@ use std::time::SystemTime;
 use margay_svc_batch as batch;
 use margay_svc_queue_wire::MachineSpec;
 pub use margay_svc_queue_wire::PROGRAM;
+use start::Wanted;
 
 /// Whether this is a command of another batch system, which the program does under its name.
 #[must_use]
@@ -86,6 +90,8 @@ pub fn main() -> ExitCode {
         ["agent"] => agent::agent(),
         ["there"] => there::outer(),
         ["there", folder] => there::inner(Path::new(folder)),
+        ["follow", folder, start] => follow::there(Path::new(folder), start),
+        ["relay", folder] => standby::relay(Path::new(folder)),
         ["replay", file] => replay::replay(Path::new(file), false),
         ["replay", file, "--json"] => replay::replay(Path::new(file), true),
         ["make-log", jobs, slots, seed] => replay::make(jobs, slots, seed),
@@ -102,10 +108,14 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// `--system`, `--store URL` and the words of a machine, each of which may be missing.
+/// `--system`, `--standby`, `--store URL` and the words of a machine, each of which may be missing.
 fn serve(words: &[&str]) -> Result<(), String> {
     let (is_system, words) = match words {
         ["--system", rest @ ..] => (true, rest),
+        _ => (false, words),
+    };
+    let (is_standby, words) = match words {
+        ["--standby", rest @ ..] => (true, rest),
         _ => (false, words),
     };
     let (store, words) = match words {
@@ -116,7 +126,20 @@ fn serve(words: &[&str]) -> Result<(), String> {
     if spec.is_none() && !words.is_empty() {
         return Err(format!("'{}' describes no machine", words.join(" ")));
     }
-    serve::serve(spec, is_system, store)
+    serve::serve(&Wanted {
+        spec,
+        is_system,
+        is_standby,
+        store: store.map(str::to_owned),
+    })
+}
+
+/// What differs each time that the machine starts.
+fn machine_start() -> Result<String, String> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    std::fs::read_to_string(path)
+        .map(|text| text.trim_end().to_owned())
+        .map_err(|error| format!("cannot read {path}: {error}"))
 }
 
 /// Seconds since 1970.

@@ -273,6 +273,7 @@ pub fn job_order(
                 .collect(),
         },
         parts: site.parts.to_vec(),
+        left: None,
         away,
         user: shared.owner.clone().map(|owner| ForUser {
             owner,

@@ -16,6 +16,8 @@ pub struct Resources {
     pub readable: Option<PathBuf>,
     /// This program.
     pub program: PathBuf,
+    /// The words of the remote shell.
+    pub shell: Vec<String>,
     /// Control groups of jobs, or why there are none.
     pub groups: Result<Groups, String>,
 }

@@ -3,32 +3,28 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use margay_core_queue::JobId;
 use margay_svc_queue_wire::{
-    Answer, JobRow, MachineSpec, PROGRAM, Place, READY, Request, StoreUrl, Target, read_within,
-    write,
+    Answer, JobRow, MachineSpec, PROGRAM, READY, Request, Target, read_within, write,
 };
-use margay_sys_os::credentials::set_file_mask;
-use margay_sys_os::descriptor::{PollSet, set_nonblocking};
+use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::peer;
-use margay_sys_os::process::{Reaped, beside, host_name, lead_session, reap};
-use margay_sys_os::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SignalFd, SignalSet};
+use margay_sys_os::process::{Reaped, beside, lead_session, reap};
+use margay_sys_os::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SignalSet};
 
-use crate::agent::HostFacts;
-use crate::agents::Agents;
 use crate::callers::{Admitted, Caller, Loads};
-use crate::claim::{self, Claimant};
-use crate::groups::Groups;
-use crate::head::{Head, Hosts};
-use crate::resources::Resources;
-use crate::store::{self, Sought};
+use crate::head::Head;
+use crate::standby::{self, Watch};
+use crate::start::{NO_DATABASE, Waits, Wanted, lead, machine_file, prepare, shell};
+use crate::store::{self, Sought, Standby, Store};
 
 /// How long the other side may take to send a part of a request, or to take a part of an answer.
 const HEARD_WITHIN: Duration = Duration::from_secs(10);
@@ -56,6 +52,8 @@ struct Service {
     /// A byte wakes the main thread.
     wake: UnixStream,
     is_over: AtomicBool,
+    /// Another head leads.
+    is_lost: AtomicBool,
     /// The machine of the next head is that of this one, which has left jobs.
     is_left: AtomicBool,
     /// Who asks how much. In the queue of all users, each counts for itself.
@@ -64,6 +62,27 @@ struct Service {
 }
 
 impl Service {
+    fn of(head: Head, wanted: &Wanted, waits: &Waits) -> Result<Arc<Service>, String> {
+        let system = |error: io::Error| format!("the head of the queue cannot start: {error}");
+        let service = Arc::new(Service {
+            head: Mutex::new(head),
+            ended: Condvar::new(),
+            wake: waits.wake.try_clone().map_err(system)?,
+            is_over: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
+            is_left: AtomicBool::new(true),
+            loads: Loads::new(wanted.is_system),
+            is_system: wanted.is_system,
+        });
+        if waits.url.is_some() {
+            let held = Arc::clone(&service);
+            std::thread::Builder::new()
+                .spawn(move || hold_store(&held))
+                .map_err(system)?;
+        }
+        Ok(service)
+    }
+
     /// What a thread that panicked had is as good as its last change: each is made whole.
     fn head(&self) -> MutexGuard<'_, Head> {
         self.head.lock().unwrap_or_else(PoisonError::into_inner)
@@ -75,268 +94,115 @@ impl Service {
     }
 }
 
-/// What the main thread waits for, and what goes with the process.
-struct Waits {
-    listener: UnixListener,
-    signals: SignalFd,
-    woken: UnixStream,
-    socket: PathBuf,
-    place: Place,
-    /// Locked as long as this head lives.
-    _lock: File,
+/// Why the head ends.
+enum Over {
+    Asked,
+    /// Another one leads.
+    Lost,
 }
 
-/// Runs the head until it is asked to end.
+/// Runs the head until it is asked to end. One that finds that another one leads now stands by for
+/// it from then on.
 ///
 /// # Errors
 /// In words; the first line of the standard output has them as well.
-pub fn serve(
-    spec: Option<MachineSpec>,
-    is_system: bool,
-    store: Option<&str>,
-) -> Result<(), String> {
+pub fn serve(wanted: &Wanted) -> Result<(), String> {
     lead_session();
     // Before there are other threads, so that all of them have the signals blocked.
     let set = SignalSet::of(&[SIGHUP, SIGINT, SIGTERM, SIGCHLD]);
     set.block();
-    let begun = begin(spec, &set, is_system, store);
-    let said = match &begun {
-        Ok(_) => READY.to_owned(),
-        Err(text) => text.replace('\n', " "),
+    let say = |text: &str| {
+        let mut stdout = io::stdout();
+        let _ = writeln!(stdout, "{}", text.replace('\n', " ")).and_then(|()| stdout.flush());
     };
-    let mut stdout = io::stdout();
-    let _ = writeln!(stdout, "{said}").and_then(|()| stdout.flush());
-    let (service, mut waits) = begun?;
-    attend(&service, &mut waits);
+    let begun = prepare(wanted, &set).and_then(|mut waits| {
+        let head = match wanted.is_standby {
+            false => Some(lead(wanted, &mut waits, None)?),
+            true => {
+                waits.listen()?;
+                None
+            }
+        };
+        Ok((head, waits))
+    });
+    let (mut head, mut waits) = begun.inspect_err(|text| say(text))?;
+    say(READY);
+    let head = loop {
+        if let Some(head) = head.take() {
+            break head;
+        }
+        let Some(store) = stand_by(wanted, &mut waits)? else {
+            waits.remove();
+            return Ok(());
+        };
+        match lead(wanted, &mut waits, Some(store)) {
+            Ok(led) => {
+                crate::log("this head leads now");
+                head = Some(led);
+            }
+            // Its lock is free for others, and it is tried again.
+            Err(text) => {
+                crate::log(&text);
+                std::thread::sleep(RETRY);
+            }
+        }
+    };
+    let service = Service::of(head, wanted, &waits)?;
+    let over = attend(&service, &mut waits);
     see_off(&service);
     service.head().end_hosts();
     if !service.is_left.load(Ordering::SeqCst) {
         let _ = fs::remove_file(machine_file(&waits.place));
     }
-    let _ = fs::remove_file(waits.place.address());
-    let _ = fs::remove_file(&waits.socket);
-    service.head().close()
+    let closed = service.head().close();
+    match over {
+        Over::Asked => {
+            waits.remove();
+            closed
+        }
+        Over::Lost => Err(stand_by_anew(wanted, &waits)),
+    }
 }
 
-fn begin(
-    spec: Option<MachineSpec>,
-    set: &SignalSet,
-    is_system: bool,
-    store: Option<&str>,
-) -> Result<(Arc<Service>, Waits), String> {
-    let place = match is_system {
-        true => Place::system(),
-        false => Place::find()?,
+/// Waits until no other head leads; nothing when it is to end before.
+fn stand_by(wanted: &Wanted, waits: &mut Waits) -> Result<Option<Store>, String> {
+    let own = waits.candidate()?;
+    let (Some(url), Some(listener)) = (&waits.url, &waits.listener) else {
+        return Err(NO_DATABASE.into());
     };
-    place.make()?;
-    let lock = lock(&place.folder)?;
-    let readable = for_all(&place)?;
-    let system = |error: io::Error| format!("the head of the queue cannot start: {error}");
-    let program = beside(PROGRAM).map_err(system)?;
-    // The directory in which it was started may be unmounted.
-    let _ = std::env::set_current_dir("/");
-    let signals = SignalFd::new(set).map_err(system)?;
-    let (wake, woken) = UnixStream::pair().map_err(system)?;
-    set_nonblocking(wake.as_fd()).map_err(system)?;
-    set_nonblocking(woken.as_fd()).map_err(system)?;
-    let (url, is_asked) = (store_url(store, &place)?, store.is_some());
-    let spec = machine(spec, &place)?;
-    let hosts = hosts(&spec, &place, &wake)?;
-    let facts = HostFacts::here();
-    let resources = Resources {
-        host: host_name(),
-        slots: spec.slots.unwrap_or(facts.cores).max(1),
-        memory_mib: facts.memory_mib,
-        folder: place.folder.clone(),
-        readable,
-        program,
-        groups: match is_system {
-            true => Groups::open(Path::new("/run/systemd/system").is_dir(), &place.folder),
-            false => Err("jobs run as the head does".into()),
-        },
-    };
-    if let (true, Err(why)) = (is_system, &resources.groups) {
-        crate::log(&format!("no control groups: {why}"));
-    }
-    let head = Head::open(resources, hosts, url.as_ref())?;
-    if is_asked {
-        remember_store(url.as_ref(), &place)?;
-    }
-    // The name that a head had that was killed.
-    if let Ok(old) = fs::read_to_string(place.address()) {
-        let _ = fs::remove_file(old.trim_end());
-    }
-    let socket = place.new_socket()?;
-    let _ = fs::remove_file(&socket);
-    // The kernel says who connects, and each request is judged by that.
-    let mode = if is_system { 0o666 } else { 0o600 };
-    let listener = UnixListener::bind(&socket)
-        .and_then(|listener| {
-            fs::set_permissions(&socket, fs::Permissions::from_mode(mode))?;
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        })
-        .map_err(|error| format!("cannot listen at {}: {error}", socket.display()))?;
-    let address = place.address();
-    let new = place.folder.join("address.new");
-    fs::write(&new, format!("{}\n", socket.display()))
-        .and_then(|()| fs::rename(&new, &address))
-        .map_err(|error| format!("cannot write {}: {error}", address.display()))?;
-    let service = Arc::new(Service {
-        head: Mutex::new(head),
-        ended: Condvar::new(),
-        wake,
-        is_over: AtomicBool::new(false),
-        is_left: AtomicBool::new(true),
-        loads: Loads::new(is_system),
-        is_system,
-    });
-    if url.is_some() {
-        let held = Arc::clone(&service);
-        std::thread::Builder::new()
-            .spawn(move || hold_store(&held))
-            .map_err(system)?;
-    }
-    let waits = Waits {
+    let watch = Watch {
         listener,
-        signals,
-        woken,
-        socket,
-        place,
-        _lock: lock,
+        signals: &mut waits.signals,
+        woken: &waits.woken,
+        wake: &waits.wake,
+        own: own.clone(),
+        shell: shell(wanted.spec.as_ref()),
+        is_system: wanted.is_system,
     };
-    Ok((service, waits))
+    Ok(standby::stand_by(watch, Standby::new(url, own)))
 }
 
-/// What a queue that all users share has beside the others: a mark in its folder, as its jobs are
-/// not root's alone, and a folder for what jobs read, which is returned.
-fn for_all(place: &Place) -> Result<Option<PathBuf>, String> {
-    let mark = place.folder.join("of-all-users");
-    if !place.is_system {
-        return match mark.exists() {
-            true => Err(format!(
-                "the queue in {} is that of all users; start it with: margay up --system",
-                place.folder.display()
-            )),
-            false => Ok(None),
-        };
+/// Becomes a process that stands by; returns only with the reason why that failed.
+fn stand_by_anew(wanted: &Wanted, waits: &Waits) -> String {
+    waits.remove();
+    let mut words = vec!["serve".to_owned()];
+    if wanted.is_system {
+        words.push("--system".into());
     }
-    // What the head writes is for root alone, also where another user has started it.
-    set_file_mask(0o077);
-    File::create(&mark).map_err(|error| format!("cannot write {}: {error}", mark.display()))?;
-    place.make_for_jobs()
-}
-
-fn machine_file(place: &Place) -> PathBuf {
-    place.folder.join("machine")
-}
-
-/// The machine that is asked for, or that of the head before, which was killed or has left jobs.
-fn machine(spec: Option<MachineSpec>, place: &Place) -> Result<MachineSpec, String> {
-    let path = machine_file(place);
-    let failed = |error: io::Error| format!("cannot write {}: {error}", path.display());
-    match spec {
-        Some(spec) if spec.hosts.is_empty() => {
-            let _ = fs::remove_file(&path);
-            Ok(spec)
+    words.push("--standby".into());
+    words.extend(wanted.spec.iter().flat_map(MachineSpec::words));
+    match beside(PROGRAM) {
+        // Its log is this one's.
+        Ok(program) => {
+            let error = Command::new(program).args(words).exec();
+            format!("cannot stand by: {error}")
         }
-        Some(spec) => {
-            let new = place.folder.join("machine.new");
-            fs::write(&new, spec.words().join("\n")).map_err(failed)?;
-            fs::rename(&new, &path).map_err(failed)?;
-            Ok(spec)
-        }
-        None => {
-            let text = fs::read_to_string(&path).unwrap_or_default();
-            let words: Vec<&str> = text.lines().collect();
-            Ok(MachineSpec::of(&words).unwrap_or_default())
-        }
-    }
-}
-
-/// The database that is asked for, or that of the head before; none: the store is a file.
-fn store_url(asked: Option<&str>, place: &Place) -> Result<Option<StoreUrl>, String> {
-    let known = place.known_store()?;
-    let asked = asked.unwrap_or(&known);
-    // Folders of jobs are those of the numbers of one store.
-    let mut jobs = fs::read_dir(place.folder.join("jobs"))
-        .into_iter()
-        .flatten();
-    if asked != known && jobs.next().is_some() {
-        return Err(format!(
-            "jobs run whose state is kept elsewhere ({known}); let them end first: margay up --store {known}, \
-             margay wait --all, margay down"
-        ));
-    }
-    StoreUrl::of(asked)
-}
-
-fn remember_store(url: Option<&StoreUrl>, place: &Place) -> Result<(), String> {
-    let path = place.store();
-    let new = place.folder.join("store.new");
-    let written = match url {
-        None => match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        },
-        Some(url) => {
-            fs::write(&new, format!("{}\n", url.shown())).and_then(|()| fs::rename(&new, &path))
-        }
-    };
-    written.map_err(|error| format!("cannot write {}: {error}", path.display()))
-}
-
-/// The hosts of the machine, when each of them has answered; none where it is this host alone.
-fn hosts(spec: &MachineSpec, place: &Place, wake: &UnixStream) -> Result<Option<Hosts>, String> {
-    let own = Claimant {
-        head: host_name(),
-        folder: place.folder.display().to_string(),
-        name: String::new(),
-    };
-    if spec.hosts.is_empty() {
-        return match claim::owner() {
-            Some(other) if (&other.head, &other.folder) != (&own.head, &own.folder) => {
-                Err(format!(
-                    "this host belongs to the queue of host {}; use that one, or end it there first: margay down",
-                    other.head
-                ))
-            }
-            _ => Ok(None),
-        };
-    }
-    let mut hosts = Hosts::new(spec, Agents::start(spec, &own, wake)?);
-    match hosts.wait() {
-        Ok(()) => Ok(Some(hosts)),
-        Err(text) => {
-            hosts.end();
-            Err(text)
-        }
-    }
-}
-
-/// One head at a time has the folder.
-fn lock(folder: &Path) -> Result<File, String> {
-    let path = folder.join("lock");
-    let failed = |error: io::Error| format!("cannot lock {}: {error}", path.display());
-    let file = File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path)
-        .map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => Err(format!(
-            "another head has the queue in {}; it is starting or ending: try again in a moment",
-            folder.display()
-        )),
-        Err(fs::TryLockError::Error(error)) => Err(failed(error)),
+        Err(error) => format!("cannot stand by: {error}"),
     }
 }
 
 /// Serves commands and looks after jobs until it is the end.
-fn attend(service: &Arc<Service>, waits: &mut Waits) {
+fn attend(service: &Arc<Service>, waits: &mut Waits) -> Over {
     let (unwritten, gathered) = mpsc::sync_channel(1);
     let log = store::log_of(&waits.place.folder.join(store::FILE));
     let write_out = move || write_out(&gathered, &log);
@@ -350,7 +216,10 @@ fn attend(service: &Arc<Service>, waits: &mut Waits) {
     let mut readable: Vec<JobId> = Vec::new();
     loop {
         poll.clear();
-        let asked = poll.add_readable(waits.listener.as_fd());
+        let asked = waits
+            .listener
+            .as_ref()
+            .map(|l| poll.add_readable(l.as_fd()));
         let signalled = poll.add_readable(waits.signals.as_fd());
         poll.add_readable(waits.woken.as_fd());
         let (pause, have_ended) = {
@@ -381,7 +250,10 @@ fn attend(service: &Arc<Service>, waits: &mut Waits) {
             service.ended.notify_all();
         }
         if is_over {
-            return;
+            return match service.is_lost.load(Ordering::SeqCst) {
+                true => Over::Lost,
+                false => Over::Asked,
+            };
         }
         let begun = Instant::now();
         readable.clear();
@@ -399,13 +271,14 @@ fn attend(service: &Arc<Service>, waits: &mut Waits) {
         if poll.ready(signalled).readable {
             while let Some(received) = waits.signals.take() {
                 if received.signal != SIGCHLD {
-                    return;
+                    return Over::Asked;
                 }
             }
         }
         while matches!(waits.woken.read(&mut bytes), Ok(count) if count > 0) {}
-        if poll.ready(asked).readable {
-            match waits.listener.accept() {
+        let asked = asked.filter(|asked| poll.ready(*asked).readable);
+        if let Some(listener) = waits.listener.as_ref().filter(|_| asked.is_some()) {
+            match listener.accept() {
                 Ok((stream, _)) => admit(service, stream),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 // Without a free descriptor: some are free when a command has ended.
@@ -435,7 +308,8 @@ fn hold_store(service: &Service) {
             },
             Err(Sought::Away(text)) => text,
             Err(Sought::Lost(text)) => {
-                crate::log(&format!("{text}; this one ends"));
+                crate::log(&format!("{text}; this one stands by"));
+                service.is_lost.store(true, Ordering::SeqCst);
                 service.is_over.store(true, Ordering::SeqCst);
                 service.wake();
                 return;

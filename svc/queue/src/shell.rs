@@ -24,6 +24,12 @@ const GONE_WITHIN: Duration = Duration::from_secs(2);
 /// Most bytes that are kept of what it prints on its standard error.
 const MOST_SAID: usize = 2048;
 
+/// A word for the shell.
+#[must_use]
+pub fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 /// This program on another host, and the remote shell that leads there.
 #[derive(Debug)]
 pub struct Remote {
@@ -34,11 +40,12 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Starts the program on a host, with one word.
+    /// Starts the program on a host, with these words; on this one, where there are none of a
+    /// remote shell.
     ///
     /// # Errors
     /// In words.
-    pub fn start(host: &str, shell: &[String], word: &str) -> Result<Remote, String> {
+    pub fn start(host: &str, shell: &[String], words: &str) -> Result<Remote, String> {
         let named: Vec<OsString> = shell.iter().map(OsString::from).collect();
         let failed = |error: io::Error| {
             format!(
@@ -47,10 +54,14 @@ impl Remote {
             )
         };
         let program = beside(PROGRAM).map_err(failed)?;
-        let quoted = program.to_string_lossy().replace('\'', "'\\''");
-        let mut words = remote_words(host, &named).into_iter();
-        let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words).arg(format!("exec '{quoted}' {word}"));
+        let program = quoted(&program.to_string_lossy());
+        let way = match named.is_empty() {
+            true => vec!["sh".into(), "-c".into()],
+            false => remote_words(host, &named),
+        };
+        let mut way = way.into_iter();
+        let mut command = Command::new(way.next().unwrap_or_default());
+        command.args(way).arg(format!("exec {program} {words}"));
         let mut child = take_defaults_in(&mut command)
             .process_group(0)
             .stdin(Stdio::piped())

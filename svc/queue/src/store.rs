@@ -8,7 +8,14 @@
 //! | `orders` | what was asked for, as JSON: a job or an array |
 //! | `jobs` | a job, or a task of an array: what the scheduler asks, and how it went |
 //! | `settings` | one row: the rules that were set, as JSON |
-//! | `head` | in a database, one row: who is the head |
+//!
+//! In a database there are more:
+//!
+//! | table | what a row is |
+//! | --- | --- |
+//! | `head` | one row: who is the head, its machine, and the name of the queue |
+//! | `terms` | a head of which jobs may run: where its folder is |
+//! | `standbys` | who stands by for the head, and when it was last there |
 
 mod entry;
 mod file;
@@ -25,8 +32,8 @@ use entry::{LAST_SQL, live_sql};
 use file::FileStore;
 pub use file::{FILE, log_of};
 use server::ServerStore;
-use session::Place;
-pub use session::{Missing, Regained, Sought};
+pub use server::Standby;
+pub use session::{Candidate, Left, Missing, Place, Regained, Sought};
 
 /// The open store.
 #[derive(Debug)]
@@ -40,17 +47,95 @@ impl Store {
     ///
     /// # Errors
     /// In words: it cannot be used, another head has it, or a newer version has written it.
-    pub fn open(folder: &Path, url: Option<&StoreUrl>, host: &str) -> Result<Store, String> {
+    pub fn open(url: Option<&StoreUrl>, own: &Candidate) -> Result<Store, String> {
         match url {
-            None => FileStore::open(&folder.join(FILE)).map(Store::File),
+            None => FileStore::open(&Path::new(&own.place.folder).join(FILE)).map(Store::File),
             Some(url) => {
-                let own = Place {
-                    host: host.to_owned(),
-                    folder: folder.display().to_string(),
-                };
-                let store = ServerStore::open(url, &own)?;
+                let store = ServerStore::open(url, own)?;
                 Ok(Store::Server(Box::new(store)))
             }
+        }
+    }
+
+    /// The name of the queue, and the number of this head among those that it has had; nothing and
+    /// 0 where there is one place alone that can be the head.
+    #[must_use]
+    pub fn term(&self) -> (&str, i64) {
+        match self {
+            Store::File(_) => ("", 0),
+            Store::Server(store) => store.term(),
+        }
+    }
+
+    /// The machine of the head before, as words in lines.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn machine(&self) -> Result<String, String> {
+        match self {
+            Store::File(_) => Ok(String::new()),
+            Store::Server(store) => store.machine(),
+        }
+    }
+
+    /// Stores the machine of this one, for heads of other places.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn set_machine(&self, words: &str) -> Result<(), String> {
+        match self {
+            Store::File(_) => Ok(()),
+            Store::Server(store) => store.set_machine(words),
+        }
+    }
+
+    /// The hosts on which heads stand by.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn standbys(&self) -> Result<Vec<String>, String> {
+        match self {
+            Store::File(_) => Ok(Vec::new()),
+            Store::Server(store) => store.standbys(),
+        }
+    }
+
+    /// Running jobs that heads of other places have begun.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn left(&self) -> Result<Vec<(JobId, Left)>, String> {
+        match self {
+            Store::File(_) => Ok(Vec::new()),
+            Store::Server(store) => store.left(),
+        }
+    }
+
+    /// Where running jobs have their slots, as JSON; of a file, their folders have it.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn parts(&self) -> Result<Vec<(JobId, String)>, String> {
+        match self {
+            Store::File(_) => Ok(Vec::new()),
+            Store::Server(store) => store.parts(),
+        }
+    }
+
+    /// Whether it wants to know where jobs have their slots.
+    #[must_use]
+    pub fn has_parts(&self) -> bool {
+        matches!(self, Store::Server(_))
+    }
+
+    /// Stores where jobs that have begun have their slots, as JSON.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn place(&self, jobs: Vec<(JobId, String)>) -> Result<(), String> {
+        match self {
+            Store::File(_) => Ok(()),
+            Store::Server(store) => store.place(jobs),
         }
     }
 

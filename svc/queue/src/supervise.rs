@@ -30,7 +30,7 @@ use crate::hearing::{Hearing, RETRY};
 use crate::line::SupervisorLine;
 use crate::now_s;
 use crate::program::{self, Program, c_string};
-use crate::{away, output};
+use crate::{away, follow, output};
 
 /// A head that did not start this process asks by SIGTERM for the end, and by SIGUSR1 for signals
 /// that it has left in the folder; the others that would end this process are not heeded.
@@ -86,9 +86,10 @@ fn run(folder: &JobFolder, hearing: &mut Hearing) -> io::Result<bool> {
     let Some(_claim) = folder.claim()? else {
         return Ok(true);
     };
-    let (end, are_gone) = match &order.away {
-        Some(away) => (away::run(folder, &order, away, hearing), true),
-        None => run_here(folder, &order, hearing, &|| output::files(&order)),
+    let (end, are_gone) = match (&order.left, &order.away) {
+        (Some(left), _) => (follow::run(folder, left, hearing), true),
+        (None, Some(away)) => (away::run(folder, &order, away, hearing), true),
+        (None, None) => run_here(folder, &order, hearing, &|| output::files(&order)),
     };
     let mut tries = 0;
     loop {

@@ -7,7 +7,7 @@
 //! | --- | --- | --- |
 //! | `h` | here | who asks for the host: lines |
 //! | `i` | host | its cores and its memory in MiB |
-//! | `n` | host | why it is refused |
+//! | `n` | host | why it is refused, or nothing is known of the job |
 //! | `j` | here | a job's order, as JSON |
 //! | `s` | here | a signal for its processes, as JSON |
 //! | `q` | here | it is to end, as at its time limit |

@@ -372,6 +372,14 @@ const PLACES: &[(&str, &str)] = &[
         "what watches over a job waits for its end, the time limit and signals; a full disk is tried again",
     ),
     ("svc/queue/src/there.rs", "output and end of a job"),
+    (
+        "svc/queue/src/follow.rs",
+        "the end of a job that another head has begun",
+    ),
+    (
+        "svc/queue/src/standby.rs",
+        "the head's end, and its answers",
+    ),
     ("svc/queue/src/wire.rs", "descriptors for who waits"),
     (
         "cli/src/load.rs",

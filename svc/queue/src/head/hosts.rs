@@ -14,7 +14,7 @@ use crate::log;
 use crate::site::{Away, HostPart, Site};
 
 /// How long the hosts may take to answer before the head says that it is up.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(15);
+pub const ANSWERED_WITHIN: Duration = Duration::from_secs(15);
 
 /// A host as the head knows it.
 #[derive(Debug)]
@@ -58,12 +58,12 @@ impl Hosts {
         }
     }
 
-    /// Waits until each has answered in one way or the other.
+    /// Waits until each has answered in one way or the other, at most this long.
     ///
     /// # Errors
     /// In words, when none is there.
-    pub fn wait(&mut self) -> Result<(), String> {
-        let end = Instant::now() + ANSWERED_WITHIN;
+    pub fn wait(&mut self, limit: Duration) -> Result<(), String> {
+        let end = Instant::now() + limit;
         let mut silent: Vec<usize> = (0..self.known.len()).collect();
         while !silent.is_empty()
             && let Some((host, status)) = self.agents.next_news(end)
@@ -134,7 +134,7 @@ impl Hosts {
 }
 
 /// Whether the job is held for a command that was called on the head's host.
-fn is_interactive(order: &Order, program: &Path) -> bool {
+pub fn is_interactive(order: &Order, program: &Path) -> bool {
     match &order.arguments[..] {
         [first, second, ..] => {
             order.script.is_none() && first.0 == program.as_os_str() && second.0 == "attend"
@@ -232,13 +232,38 @@ impl Head {
         })
     }
 
+    /// Stores where jobs that have just begun have their slots, for a head of another place.
+    /// Without that it counts them, and does not know where they are.
+    pub(super) fn store_parts(&self, jobs: &[JobId]) {
+        if self.hosts.is_none() || !self.store.has_parts() || jobs.is_empty() {
+            return;
+        }
+        let text = |id: &JobId| {
+            let order = self.store.order(self.entries.get(id)?.order).ok()?;
+            let parts = self.parts(*id, &order.1.wishes);
+            Some((*id, serde_json::to_string(&parts).ok()?))
+        };
+        if let Err(text) = self.store.place(jobs.iter().filter_map(text).collect()) {
+            log(&format!("where jobs are cannot be stored: {text}"));
+        }
+    }
+
+    /// The words of the remote shell.
+    pub(super) fn shell(&self) -> Vec<String> {
+        self.resources.shell.clone()
+    }
+
     /// Gives a job that runs since before this head its places again.
     pub(super) fn find_parts(&self, id: JobId, runs: u32) -> Vec<Part> {
         let Some(hosts) = &self.hosts else {
             return Vec::new();
         };
         let folder = JobFolder::of(&self.resources.folder, id, runs);
-        let parts = folder.order().map(|order| order.parts).unwrap_or_default();
+        let stored = |text: &String| serde_json::from_str(text).ok();
+        let parts: Vec<HostPart> = match self.stored_parts.get(&id).and_then(stored) {
+            Some(parts) => parts,
+            None => folder.order().map(|order| order.parts).unwrap_or_default(),
+        };
         let part = |part: &HostPart| Part {
             host: hosts.number(&part.host),
             slots: part.slots,

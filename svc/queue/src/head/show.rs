@@ -210,6 +210,7 @@ impl Head {
                 (Some(_), Ok(groups)) => groups.shown(),
                 (Some(_), Err(why)) => format!("no control groups: {why}"),
             },
+            standbys: self.store.standbys().unwrap_or_default(),
         }
     }
 }

@@ -1,15 +1,18 @@
 //! The supervisors of running jobs: giving them jobs, and what is done when one has ended.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use margay_core_queue::{End, JobId};
+use margay_job_launch::hosts::is_this_machine;
 use margay_sys_os::process::PidFd;
 use margay_sys_os::signal::{SIGTERM, SIGUSR1, take_defaults_in};
 
 use super::Head;
-use crate::files::Found;
+use crate::files::{Found, JobFolder};
+use crate::follow::LeftAt;
 use crate::line::{HeadLine, Heard, Message};
 use crate::store::{Finish, Ordered};
 use crate::{log, prepare};
@@ -92,7 +95,11 @@ impl Head {
         if let Err(text) = &started {
             log(&format!("job {id}: {text}"));
         }
+        let is_cancelled = (self.entries.get(&id)).is_some_and(|entry| entry.is_cancelled);
         let supervisor = started.ok();
+        if let (Some(supervisor), true) = (&supervisor, is_cancelled) {
+            supervisor.say(&Message::End);
+        }
         self.watched.insert(id, Watched { supervisor, tries });
     }
 
@@ -107,8 +114,9 @@ impl Head {
         let parts = self.parts(id, &order.wishes);
         let away = self.away(&parts, &order);
         let site = self.site(&parts, &order);
-        let order =
+        let mut order =
             prepare::job_order(entry, &shared, &order, site, away, &folder, &self.resources);
+        order.left = self.left_at(id);
         folder
             .make(&order)
             .map_err(|error| format!("cannot write {}: {error}", folder.path.display()))?;
@@ -139,13 +147,30 @@ impl Head {
             .stdin(Stdio::from(other))
             .stdout(Stdio::null());
         // A remote shell needs what this process has: where keys are, for example.
-        if self.hosts.is_none() {
+        if self.hosts.is_none() && self.left.is_empty() {
             command.env_clear();
         }
         let child = take_defaults_in(&mut command).spawn()?;
         Ok(Supervisor {
             process: PidFd::open(child.id())?,
             line: Some(line),
+        })
+    }
+
+    /// Where a job runs that a head of another place has begun.
+    fn left_at(&self, id: JobId) -> Option<LeftAt> {
+        let left = self.left.get(&id)?;
+        let place = &left.place;
+        let runs = self.entries.get(&id).map_or(0, |entry| entry.runs);
+        Some(LeftAt {
+            host: place.host.clone(),
+            folder: JobFolder::of(Path::new(&place.folder), id, runs).path,
+            start: left.start.clone(),
+            shell: match is_this_machine(&place.host) {
+                true => Vec::new(),
+                false => self.shell(),
+            },
+            lost_after_s: self.scheduler.settings().lost_after_s,
         })
     }
 
@@ -185,7 +210,14 @@ impl Head {
                 }
                 self.watched.insert(id, Watched { supervisor, tries });
             }
-            Ok(Found::Unclaimed) if is_cancelled => self.end(id, End::Cancelled, String::new()),
+            // It runs elsewhere, and goes on without who followed it.
+            Ok(Found::Abandoned) if self.left.contains_key(&id) => {
+                self.folder(id).remove();
+                self.start(id, tries, None);
+            }
+            Ok(Found::Unclaimed) if is_cancelled && !self.left.contains_key(&id) => {
+                self.end(id, End::Cancelled, String::new())
+            }
             Ok(Found::Unclaimed) if tries < MOST_TRIES => self.start(id, tries + 1, None),
             Ok(Found::Unclaimed) => {
                 let note = "what should watch over it could not be started; see head.log";

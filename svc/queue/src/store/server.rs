@@ -19,14 +19,16 @@ use super::entry::{
     phase_text, rules,
 };
 use super::session::{
-    At, Missing, Place, Regained, begin_term, connect, failed, lock, make_schema, migrate,
+    At, Candidate, Left, Missing, Place, Regained, Term, begin_term, connect, failed, has_lock,
+    is_current, lock, make_schema, migrate, running, stand_by,
 };
 
 /// The open store.
 #[derive(Debug)]
 pub struct ServerStore {
     url: StoreUrl,
-    term: i64,
+    own: Place,
+    term: Term,
     /// Or why there is none.
     line: RefCell<Result<Connection, String>>,
     known: RefCell<Option<KnownOrder>>,
@@ -77,6 +79,14 @@ struct Step<'a> {
     max_rss_kib: Option<u64>,
     note: Option<&'a str>,
     runs: Option<u32>,
+    /// The term of the head that begins it.
+    term: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct Placed {
+    id: JobId,
+    parts: String,
 }
 
 #[derive(Serialize)]
@@ -100,10 +110,14 @@ const STEP: &str = "
 UPDATE jobs SET phase = x.phase, is_live = x.is_live,
     started = CASE WHEN x.is_live THEN x.started ELSE jobs.started END, ended = x.ended,
     cpu_s = coalesce(x.cpu_s, jobs.cpu_s), max_rss_kib = coalesce(x.max_rss_kib, jobs.max_rss_kib),
-    note = coalesce(x.note, jobs.note), runs = coalesce(x.runs, jobs.runs)
+    note = coalesce(x.note, jobs.note), runs = coalesce(x.runs, jobs.runs), term = coalesce(x.term, jobs.term),
+    parts = CASE WHEN x.is_live THEN NULL ELSE jobs.parts END
 FROM json_to_recordset($1::json) AS x(id bigint, phase text, is_live boolean, started bigint, ended bigint,
-    cpu_s double precision, max_rss_kib bigint, note text, runs bigint)
+    cpu_s double precision, max_rss_kib bigint, note text, runs bigint, term bigint)
 WHERE jobs.id = x.id";
+
+const PLACE: &str = "
+UPDATE jobs SET parts = x.parts FROM json_to_recordset($1::json) AS x(id bigint, parts text) WHERE jobs.id = x.id";
 
 const CHANGE: &str = "
 UPDATE jobs SET job = x.job, is_cancelled = x.is_cancelled, name = x.name
@@ -115,14 +129,24 @@ impl ServerStore {
     ///
     /// # Errors
     /// In words: it cannot be used, another head has it, or a newer version has written it.
-    pub fn open(url: &StoreUrl, own: &Place) -> Result<ServerStore, String> {
+    pub fn open(url: &StoreUrl, own: &Candidate) -> Result<ServerStore, String> {
         let connection = connect(url).map_err(|failure| failed(url, failure))?;
         make_schema(&connection, url)?;
-        lock(&connection, url, own)?;
+        lock(&connection, url, &own.place)?;
+        Self::lead(connection, url, own)
+    }
+
+    /// Begins as the head, with a connection that has the lock.
+    fn lead(
+        connection: Connection,
+        url: &StoreUrl,
+        own: &Candidate,
+    ) -> Result<ServerStore, String> {
         migrate(&connection, url)?;
         let term = begin_term(&connection, url, own)?;
         let mut store = ServerStore {
             url: url.clone(),
+            own: own.place.clone(),
             term,
             line: RefCell::new(Ok(connection)),
             known: RefCell::new(None),
@@ -195,8 +219,78 @@ impl ServerStore {
     pub fn missing(&self) -> Option<Missing> {
         self.is_broken().then(|| Missing {
             url: self.url.clone(),
-            term: self.term,
+            term: self.term.number,
         })
+    }
+
+    /// The name of the queue, and the number of this head among those that it has had.
+    #[must_use]
+    pub fn term(&self) -> (&str, i64) {
+        (&self.term.queue, self.term.number)
+    }
+
+    /// The machine of the head before, as words in lines.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn machine(&self) -> Result<String, String> {
+        self.ask("SELECT machine FROM head", &[], |rows| At(rows, 0).text(0))
+    }
+
+    /// Stores the machine of this one.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn set_machine(&self, words: &str) -> Result<(), String> {
+        self.done("UPDATE head SET machine = $1", &[words])
+    }
+
+    /// The hosts on which heads stand by.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn standbys(&self) -> Result<Vec<String>, String> {
+        let sql = "SELECT host FROM standbys WHERE seen > now() - interval '5 s' ORDER BY host";
+        self.rows(sql, |row| row.text(0))
+    }
+
+    /// Running jobs that heads of other places have begun.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn left(&self) -> Result<Vec<(JobId, Left)>, String> {
+        let sql = "SELECT jobs.id, terms.host, terms.folder, terms.start FROM jobs JOIN terms USING (term) \
+                   WHERE is_live AND started IS NOT NULL AND (terms.host, terms.folder) <> ($1, $2)";
+        self.ask(sql, &[&self.own.host, &self.own.folder], |rows| {
+            let left = |at| {
+                let row = At(rows, at);
+                let place = Place {
+                    host: row.text(1)?,
+                    folder: row.text(2)?,
+                };
+                let start = row.text(3)?;
+                Ok((row.number(0)? as JobId, Left { place, start }))
+            };
+            (0..rows.count()).map(left).collect()
+        })
+    }
+
+    /// Where running jobs have their slots, as JSON.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn parts(&self) -> Result<Vec<(JobId, String)>, String> {
+        let sql = "SELECT id, parts FROM jobs WHERE is_live AND parts IS NOT NULL";
+        self.rows(sql, |row| Ok((row.number(0)? as JobId, row.text(1)?)))
+    }
+
+    /// Stores where jobs that have begun have their slots, as JSON.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn place(&self, jobs: Vec<(JobId, String)>) -> Result<(), String> {
+        let placed = jobs.into_iter().map(|(id, parts)| Placed { id, parts });
+        self.done(PLACE, &[&json(&placed.collect::<Vec<_>>())?])
     }
 
     /// Goes on with a new connection. Returns the jobs of which a change may have been stored or
@@ -291,6 +385,7 @@ impl ServerStore {
             max_rss_kib: None,
             note: None,
             runs: None,
+            term: None,
         };
         let mut steps = Vec::with_capacity(finishes.len() + requeues.len() + begins.len());
         for (id, finish) in finishes {
@@ -314,6 +409,7 @@ impl ServerStore {
             let again = requeues.iter().find(|(other, _)| other == id);
             steps.push(Step {
                 runs: again.map(|(_, runs)| *runs),
+                term: Some(self.term.number),
                 ..live(*id, Phase::Running(now_s), Some(now_s))
             });
         }
@@ -390,5 +486,85 @@ impl ServerStore {
     /// Ends the connection, and with it the lock.
     pub fn close(&mut self) {
         *self.line.borrow_mut() = Err("the queue's database is closed".into());
+    }
+}
+
+/// A head that stands by: a session without the lock.
+#[derive(Debug)]
+pub struct Standby {
+    url: StoreUrl,
+    own: Candidate,
+    connection: Option<Connection>,
+}
+
+impl Standby {
+    /// For the database of this URL.
+    #[must_use]
+    pub fn new(url: &StoreUrl, own: Candidate) -> Standby {
+        Standby {
+            url: url.clone(),
+            own,
+            connection: None,
+        }
+    }
+
+    /// Opens the session where it is not open. What fails here is tried again with another one.
+    fn connection(&mut self) -> Result<&Connection, String> {
+        if self.connection.as_ref().is_none_or(Connection::is_broken) {
+            self.connection = None;
+            let connection = connect(&self.url).map_err(|failure| failed(&self.url, failure))?;
+            make_schema(&connection, &self.url)?;
+            self.connection = Some(connection);
+        }
+        self.connection.as_ref().ok_or_else(String::new)
+    }
+
+    /// Takes the lock when no head has it.
+    ///
+    /// # Errors
+    /// In words: the database is away, or a newer version has written it.
+    pub fn take(&mut self) -> Result<Option<ServerStore>, String> {
+        let (url, own) = (self.url.clone(), self.own.clone());
+        let connection = self.connection()?;
+        if !has_lock(connection, &url).map_err(|failure| failed(&url, failure))? {
+            return Ok(None);
+        }
+        let connection = self.connection.take();
+        connection
+            .map(|connection| ServerStore::lead(connection, &url, &own))
+            .transpose()
+    }
+
+    /// Says that this head stands by; returns the place of the one that leads, when one does.
+    ///
+    /// # Errors
+    /// In words: the database is away, or a newer version has written it.
+    pub fn say(&mut self) -> Result<Option<Place>, String> {
+        let (url, own) = (self.url.clone(), self.own.place.clone());
+        let connection = self.connection()?;
+        match is_current(connection, &url)? {
+            true => stand_by(connection, &url, &own),
+            // The head is just making the tables, or is one of an older version.
+            false => Ok(None),
+        }
+    }
+
+    /// The jobs that run, with how often each was put back.
+    ///
+    /// # Errors
+    /// In words: the database is away.
+    pub fn running(&mut self) -> Result<Vec<(JobId, u32)>, String> {
+        let url = self.url.clone();
+        let connection = self.connection()?;
+        running(connection).map_err(|failure| failed(&url, failure))
+    }
+
+    /// Says that it no longer stands by.
+    pub fn end(&mut self) {
+        let place = &self.own.place;
+        if let Some(connection) = &self.connection {
+            let sql = "DELETE FROM standbys WHERE host = $1 AND folder = $2";
+            let _ = connection.query(sql, &[&place.host, &place.folder]);
+        }
     }
 }

@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use margay_core_queue::JobId;
 use margay_svc_queue_wire::StoreUrl;
 use margay_sys_os::postgres::{Connection, Failure, LIBRARY, Rows};
 
 use super::entry::Columns;
 
 /// What each version of the tables added to the one before it.
-const VERSIONS: [&str; 1] = ["
+const VERSIONS: [&str; 2] = [
+    "
 CREATE TABLE version (number bigint NOT NULL);
 INSERT INTO version VALUES (0);
 CREATE TABLE head (term bigint NOT NULL, host text NOT NULL, folder text NOT NULL, process bigint NOT NULL,
@@ -25,7 +27,19 @@ CREATE TABLE jobs (
     uid bigint, runs bigint NOT NULL DEFAULT 0);
 CREATE INDEX live ON jobs (id) WHERE is_live;
 CREATE INDEX ended_tasks ON jobs (\"array\", task) WHERE \"array\" IS NOT NULL AND NOT is_live;
-"];
+",
+    "
+ALTER TABLE head ADD COLUMN queue text NOT NULL DEFAULT md5(random()::text || clock_timestamp()::text);
+ALTER TABLE head ADD COLUMN machine text NOT NULL DEFAULT '';
+CREATE TABLE terms (term bigint PRIMARY KEY, host text NOT NULL, folder text NOT NULL, start text NOT NULL);
+INSERT INTO terms SELECT term, host, folder, '' FROM head;
+ALTER TABLE jobs ADD COLUMN term bigint;
+ALTER TABLE jobs ADD COLUMN parts text;
+UPDATE jobs SET term = head.term FROM head WHERE is_live AND started IS NOT NULL;
+CREATE TABLE standbys (host text NOT NULL, folder text NOT NULL, seen timestamptz NOT NULL,
+    PRIMARY KEY (host, folder));
+",
+];
 
 /// What the server is to do for a session: it ends one whose head is gone or stopped.
 const SESSION: &str = "
@@ -49,6 +63,31 @@ const OWN_GONE_WITHIN: Duration = Duration::from_secs(12);
 pub struct Place {
     pub host: String,
     pub folder: String,
+}
+
+/// A head that begins, or that stands by.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    pub place: Place,
+    /// What differs each time that its host starts.
+    pub start: String,
+}
+
+/// A job that runs and that a head of another place has begun.
+#[derive(Clone, Debug)]
+pub struct Left {
+    pub place: Place,
+    /// What differs each time that its host starts; nothing where that is not known.
+    pub start: String,
+}
+
+/// A head that leads.
+#[derive(Debug)]
+pub(super) struct Term {
+    /// It rises with each head.
+    pub number: i64,
+    /// The name of the queue, which no other one has.
+    pub queue: String,
 }
 
 /// A connection that is looked for.
@@ -161,7 +200,7 @@ pub(super) fn connect(url: &StoreUrl) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-fn has_lock(connection: &Connection, url: &StoreUrl) -> Result<bool, Failure> {
+pub(super) fn has_lock(connection: &Connection, url: &StoreUrl) -> Result<bool, Failure> {
     let rows = connection.query(LOCK, &[url.schema()])?;
     Ok(rows.get(0, 0) == Some("t"))
 }
@@ -235,8 +274,8 @@ pub(super) fn lock(connection: &Connection, url: &StoreUrl, own: &Place) -> Resu
         }
         if begun.elapsed() >= limit {
             return Err(format!(
-                "the queue's database {} has a head: {who}; use that one, or end it there first: margay down; or name \
-                 another database, or another schema of it: {}",
+                "the queue's database {} has a head: {who}; use that one, or stand by for it: margay up --standby; or end \
+                 it there first: margay down; or name another database, or another schema of it: {}",
                 url.shown(),
                 url.with_schema("NAME")
             ));
@@ -250,12 +289,7 @@ pub(super) fn migrate(connection: &Connection, url: &StoreUrl) -> Result<(), Str
     let failed = |failure| failed(url, failure);
     let (newest, found) = (VERSIONS.len(), version(connection).map_err(failed)?);
     if found > newest {
-        return Err(format!(
-            "the queue's database {} has version {found}, and this Margay knows {newest}; use the newer Margay that \
-             wrote it, or name another schema to begin with an empty queue: {}",
-            url.shown(),
-            url.with_schema("NAME")
-        ));
+        return Err(newer(url, found));
     }
     if found == newest {
         return Ok(());
@@ -266,39 +300,88 @@ pub(super) fn migrate(connection: &Connection, url: &StoreUrl) -> Result<(), Str
         .map_err(failed)
 }
 
-/// Makes this head the one of the database; returns its term.
+/// Whether the tables are those of this version.
+///
+/// # Errors
+/// In words: they are those of a newer one.
+pub(super) fn is_current(connection: &Connection, url: &StoreUrl) -> Result<bool, String> {
+    let (newest, found) = (
+        VERSIONS.len(),
+        version(connection).map_err(|f| failed(url, f))?,
+    );
+    match found > newest {
+        true => Err(newer(url, found)),
+        false => Ok(found == newest),
+    }
+}
+
+fn newer(url: &StoreUrl, found: usize) -> String {
+    format!(
+        "the queue's database {} has version {found}, and this Margay knows {}; use the newer Margay that wrote it, or \
+         name another schema to begin with an empty queue: {}",
+        url.shown(),
+        VERSIONS.len(),
+        url.with_schema("NAME")
+    )
+}
+
+/// Makes this head the one of the database.
 pub(super) fn begin_term(
     connection: &Connection,
     url: &StoreUrl,
-    own: &Place,
-) -> Result<i64, String> {
+    own: &Candidate,
+) -> Result<Term, String> {
     let failed = |failure| failed(url, failure);
-    let rows = connection
-        .query(
-            "SELECT host, folder, (SELECT count(*) FROM jobs WHERE is_live AND started IS NOT NULL) FROM head",
-            &[],
-        )
-        .map_err(failed)?;
-    let text = |column| rows.get(0, column).unwrap_or_default();
-    let running = text(2);
-    if (text(0), text(1)) != (&*own.host, &*own.folder) && running != "0" {
-        return Err(format!(
-            "{running} jobs of the queue in {} run on host {}, whose folder {} says how they go: start the queue there \
-             first, and end it when they have ended: margay wait --all, margay down",
-            url.shown(),
-            text(0),
-            text(1)
-        ));
-    }
     let process = std::process::id().to_string();
-    let values = [&*own.host, &own.folder, &process];
+    let values = [&*own.place.host, &own.place.folder, &process, &own.start];
     let rows = connection
         .query(
-            "UPDATE head SET term = term + 1, host = $1, folder = $2, process = $3::bigint, since = now() RETURNING term",
+            "WITH new AS (UPDATE head SET term = term + 1, host = $1, folder = $2, process = $3::bigint, since = now()
+                RETURNING term, queue),
+            gone AS (DELETE FROM standbys WHERE host = $1 AND folder = $2),
+            old AS (DELETE FROM terms WHERE term NOT IN
+                (SELECT term FROM jobs WHERE is_live AND started IS NOT NULL AND term IS NOT NULL)),
+            more AS (INSERT INTO terms SELECT term, $1, $2, $4 FROM new)
+            SELECT term, queue FROM new",
             &values,
         )
         .map_err(failed)?;
-    At(&rows, 0).number(0)
+    let row = At(&rows, 0);
+    Ok(Term {
+        number: row.number(0)?,
+        queue: row.text(1)?,
+    })
+}
+
+/// The jobs that run, with how often each was put back.
+pub(super) fn running(connection: &Connection) -> Result<Vec<(JobId, u32)>, Failure> {
+    let sql = "SELECT id, runs FROM jobs WHERE is_live AND started IS NOT NULL";
+    let rows = connection.query(sql, &[])?;
+    let number = |at, column| rows.get(at, column).and_then(|text| text.parse().ok());
+    let job = |at| Some((number(at, 0)?, number(at, 1)? as u32));
+    Ok((0..rows.count()).filter_map(job).collect())
+}
+
+/// Says that a head stands by; returns the place of the one that leads, when one does.
+pub(super) fn stand_by(
+    connection: &Connection,
+    url: &StoreUrl,
+    own: &Place,
+) -> Result<Option<Place>, String> {
+    let rows = connection
+        .query(
+            "WITH own AS (INSERT INTO standbys VALUES ($1, $2, now())
+                ON CONFLICT (host, folder) DO UPDATE SET seen = now())
+            SELECT host, folder FROM head",
+            &[&own.host, &own.folder],
+        )
+        .map_err(|failure| failed(url, failure))?;
+    let row = At(&rows, 0);
+    let place = Place {
+        host: row.text(0)?,
+        folder: row.text(1)?,
+    };
+    Ok((!place.host.is_empty()).then_some(place))
 }
 
 impl Missing {
@@ -319,10 +402,11 @@ impl Missing {
             (term, row.text(1).unwrap_or_default())
         };
         if term != self.term {
-            return Err(Sought::Lost(format!(
+            let text = format!(
                 "the head of the queue in {} is another one now, on host {host}",
                 self.url.shown()
-            )));
+            );
+            return Err(Sought::Lost(text));
         }
         match is_locked {
             true => Ok(Regained(connection)),

@@ -1,0 +1,394 @@
+//! A head that stands by: it looks whether the one that leads is still there, and takes its place
+//! when it is not. Commands of its host get their answers from the one that leads, over the remote
+//! shell. The lock of the database's server says who leads (`pg_advisory_lock`): its session ends
+//! with the head or its host, 8 s later at most.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use margay_job_launch::hosts::{is_this_machine, remote_words};
+use margay_svc_queue_wire::{Answer, PROGRAM, Request, read, write};
+use margay_sys_os::descriptor::PollSet;
+use margay_sys_os::port::{is_trusted, peer};
+use margay_sys_os::process::{PidFd, beside};
+use margay_sys_os::signal::{SIGCHLD, SignalFd, take_defaults_in};
+
+use crate::files;
+use crate::head::is_interactive;
+use crate::shell::quoted;
+use crate::store::{Candidate, Place, Standby, Store};
+
+/// How often it is seen whether the lock is free.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How long the database may take to hear that it stands by no more.
+const ENDED_WITHIN: Duration = Duration::from_secs(2);
+
+/// How often it says that it is there.
+const SAY: Duration = Duration::from_secs(1);
+
+/// How often what runs here is compared with what the queue knows.
+const COMPARE: Duration = Duration::from_secs(5);
+
+/// How long a command may take to send its request.
+const HEARD_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long one that has just begun may take to find the head.
+const KNOWN_WITHIN: Duration = Duration::from_secs(3);
+
+/// Commands that are passed on at the same time.
+const MOST_COMMANDS: usize = 64;
+
+/// What the threads share.
+struct Shared {
+    /// Where the head is, as far as it is known.
+    leader: Mutex<Option<Place>>,
+    shell: Vec<String>,
+    is_over: AtomicBool,
+    /// The remote shells of commands that wait for their answers.
+    ways: Mutex<Vec<PidFd>>,
+}
+
+impl Shared {
+    fn ways(&self) -> MutexGuard<'_, Vec<PidFd>> {
+        self.ways.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn leader(&self) -> Option<Place> {
+        let leader = self.leader.lock();
+        leader.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What a head that stands by works with.
+pub struct Watch<'a> {
+    pub listener: &'a UnixListener,
+    pub signals: &'a mut SignalFd,
+    /// Readable when a thread has something.
+    pub woken: &'a UnixStream,
+    pub wake: &'a UnixStream,
+    pub own: Candidate,
+    /// The words of the remote shell.
+    pub shell: Vec<String>,
+    pub is_system: bool,
+}
+
+/// Stands by until no other head leads; returns the store, or nothing when it is to end.
+pub fn stand_by(mut watch: Watch<'_>, standby: Standby) -> Option<Store> {
+    let shared = Arc::new(Shared {
+        leader: Mutex::new(None),
+        shell: watch.shell.clone(),
+        is_over: AtomicBool::new(false),
+        ways: Mutex::default(),
+    });
+    let (sender, found) = mpsc::channel();
+    let wake = watch.wake.try_clone().ok()?;
+    let (own, looking) = (watch.own.clone(), Arc::clone(&shared));
+    let looker =
+        std::thread::Builder::new().spawn(move || look(standby, &own, &looking, &sender, &wake));
+    let looker = looker.map_err(|error| crate::log(&format!("cannot look for the head: {error}")));
+    let found = attend(&mut watch, &shared, &found);
+    shared.is_over.store(true, Ordering::SeqCst);
+    // A head that is stopped answers nothing.
+    for way in &*shared.ways() {
+        way.kill();
+    }
+    if let Ok(looker) = looker {
+        // A server that is away may keep it for long, at the end.
+        let end = Instant::now() + ENDED_WITHIN;
+        while found.is_none() && !looker.is_finished() && Instant::now() < end {
+            std::thread::sleep(LOOK / 10);
+        }
+        if found.is_some() || looker.is_finished() {
+            let _ = looker.join();
+        }
+    }
+    found
+}
+
+fn attend(watch: &mut Watch<'_>, shared: &Arc<Shared>, found: &Receiver<Store>) -> Option<Store> {
+    let mut poll = PollSet::default();
+    let mut bytes = [0; 64];
+    loop {
+        poll.clear();
+        let asked = poll.add_readable(watch.listener.as_fd());
+        let signalled = poll.add_readable(watch.signals.as_fd());
+        poll.add_readable(watch.woken.as_fd());
+        if poll.wait(None).is_err() {
+            std::thread::sleep(LOOK);
+        }
+        while let (true, Some(received)) = (poll.ready(signalled).readable, watch.signals.take()) {
+            if received.signal != SIGCHLD {
+                return None;
+            }
+        }
+        let mut woken = watch.woken;
+        while matches!(woken.read(&mut bytes), Ok(count) if count > 0) {}
+        if let Ok(store) = found.try_recv() {
+            return Some(store);
+        }
+        if shared.is_over.load(Ordering::SeqCst) {
+            return None;
+        }
+        if poll.ready(asked).readable
+            && let Ok((stream, _)) = watch.listener.accept()
+        {
+            admit(watch, shared, stream);
+        }
+    }
+}
+
+/// Looks for the lock again and again.
+fn look(
+    mut standby: Standby,
+    own: &Candidate,
+    shared: &Shared,
+    found: &Sender<Store>,
+    wake: &UnixStream,
+) {
+    let mut last = String::new();
+    let (mut said, mut compared) = (None::<Instant>, None::<Instant>);
+    let is_due = |at: &mut Option<Instant>, every: Duration| {
+        let is_due = at.is_none_or(|at| at.elapsed() >= every);
+        if is_due {
+            *at = Some(Instant::now());
+        }
+        is_due
+    };
+    while !shared.is_over.load(Ordering::SeqCst) {
+        let mut step = || -> Result<Option<Store>, String> {
+            if let Some(store) = standby.take()? {
+                return Ok(Some(Store::Server(Box::new(store))));
+            }
+            if is_due(&mut said, SAY) {
+                let leader = standby.say()?;
+                *(shared.leader.lock()).unwrap_or_else(PoisonError::into_inner) = leader;
+            }
+            if is_due(&mut compared, COMPARE) {
+                let jobs = Path::new(&own.place.folder).join("jobs");
+                files::clear(&jobs, &files::names_of(&standby.running()?));
+            }
+            Ok(None)
+        };
+        let text = match step() {
+            Ok(Some(store)) => {
+                let _ = found.send(store);
+                let _ = (&mut &*wake).write(&[1]);
+                return;
+            }
+            Ok(None) => String::new(),
+            Err(text) => text,
+        };
+        if text != last && !text.is_empty() {
+            crate::log(&text);
+        }
+        last = text;
+        std::thread::sleep(LOOK);
+    }
+    standby.end();
+}
+
+/// Serves a command in a thread of its own.
+fn admit(watch: &Watch<'_>, shared: &Arc<Shared>, mut stream: UnixStream) {
+    let _ = stream.set_nonblocking(false);
+    let _ = stream.set_read_timeout(Some(HEARD_WITHIN));
+    let _ = stream.set_write_timeout(Some(HEARD_WITHIN));
+    let may = match watch.is_system {
+        // The remote shell is root's: it must not ask for others.
+        true => peer(stream.as_fd()) == Some(0),
+        false => is_trusted(stream.as_fd()),
+    };
+    let is_free = Arc::strong_count(shared) < MOST_COMMANDS;
+    if !may || !is_free {
+        let why = match may {
+            false => "this host stands by for the head of the queue; ask on the head's host",
+            true => "too many commands at once; try again when some have ended",
+        };
+        let _ = write(&mut stream, &Answer::Failed(why.into()));
+        return;
+    }
+    let (shared, wake) = (Arc::clone(shared), watch.wake.try_clone());
+    let serve = move || {
+        let passed = match read(&mut stream) {
+            Ok(Request::Stop { .. }) => {
+                let _ = write(&mut stream, &Answer::Done(String::new()));
+                shared.is_over.store(true, Ordering::SeqCst);
+                if let Ok(wake) = wake {
+                    let _ = (&wake).write(&[1]);
+                }
+                // Who asked sees the end of the connection when the process is gone.
+                std::mem::forget(stream);
+                return;
+            }
+            Ok(request) => pass_on(&shared, &stream, &request),
+            Err(error) => Err(format!(
+                "the request is not understood: {error}; is this command of the same version as the head?"
+            )),
+        };
+        if let Err(text) = passed {
+            let _ = write(&mut stream, &Answer::Failed(text));
+        }
+    };
+    let _ = std::thread::Builder::new().spawn(serve);
+}
+
+/// Passes a request on to the head, and its answer back.
+fn pass_on(shared: &Shared, stream: &UnixStream, request: &Request) -> Result<(), String> {
+    let end = Instant::now() + KNOWN_WITHIN;
+    let mut leader = shared.leader();
+    while leader.is_none() && Instant::now() < end {
+        std::thread::sleep(LOOK / 10);
+        leader = shared.leader();
+    }
+    let Some(leader) = leader else {
+        return Err("no head of the queue is known yet; try again in a moment".into());
+    };
+    let host = &leader.host;
+    let failed = |error: io::Error| format!("the head on host {host} cannot be asked: {error}");
+    let program = beside(PROGRAM).map_err(failed)?;
+    if let Request::Submit { orders, .. } = request
+        && orders.iter().any(|order| is_interactive(order, &program))
+    {
+        return Err(format!(
+            "interactive jobs have their terminal on the host of the head, which is {host}: ask for them there"
+        ));
+    }
+    let mut first = Vec::new();
+    write(&mut first, request).map_err(failed)?;
+    let mut child = start(&leader, &shared.shell).map_err(failed)?;
+    {
+        let mut ways = shared.ways();
+        ways.retain(|way| !way.has_ended());
+        ways.push(PidFd::open(child.id()).map_err(failed)?);
+    }
+    if shared.is_over.load(Ordering::SeqCst) {
+        let _ = child.kill();
+    }
+    let (Some(mut input), Some(mut output)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err("the remote shell has no pipes".into());
+    };
+    let mut asks = stream.try_clone().map_err(failed)?;
+    // One that waits for jobs says nothing more until they have ended.
+    let _ = asks.set_read_timeout(None);
+    let asking = std::thread::Builder::new().spawn(move || {
+        // The other side closes its input when nobody asks any more.
+        let _ = input.write_all(&first);
+        let _ = pump(&mut asks, &mut input);
+    });
+    asking.map_err(failed)?;
+    let mut answers = stream;
+    let answered = behind_greeting(&mut output).and_then(|()| pump(&mut output, &mut answers));
+    drop(output);
+    let _ = child.kill();
+    let status = child.wait();
+    let is_unanswered = match answered {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == ErrorKind::UnexpectedEof,
+    };
+    if !is_unanswered {
+        return Ok(());
+    }
+    if shared.is_over.load(Ordering::SeqCst) {
+        return Err(format!(
+            "the head on host {host} did not answer, and is another one now: see with margay queue what it has accepted, \
+             and try again"
+        ));
+    }
+    let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+    Err(format!(
+        "the head on host {host} does not answer (the remote shell: {status}); when it is gone, this host takes over \
+         within 10 s: try again then"
+    ))
+}
+
+/// Copies to the end what comes, as it comes. (With `io::copy` the kernel waits for more from a
+/// socket while it keeps who reads the pipe from what lies there.)
+fn pump(from: &mut impl Read, to: &mut impl Write) -> io::Result<usize> {
+    let mut part = vec![0; 64 << 10];
+    let mut all = 0;
+    loop {
+        match from.read(&mut part) {
+            Ok(0) => return Ok(all),
+            Ok(count) => {
+                all += count;
+                to.write_all(&part[..count])?;
+                to.flush()?;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The first line that the host's side says: start-up files may print something before.
+const GREETING: &[u8] = b"\nmargay-queue relay\n";
+
+fn behind_greeting(from: &mut impl Read) -> io::Result<()> {
+    let mut last = std::collections::VecDeque::new();
+    let mut byte = [0];
+    while !last.iter().eq(GREETING) {
+        from.read_exact(&mut byte)?;
+        last.push_back(byte[0]);
+        if last.len() > GREETING.len() {
+            last.pop_front();
+        }
+    }
+    Ok(())
+}
+
+/// Starts the program on the head's host that reaches the head there.
+fn start(leader: &Place, shell: &[String]) -> io::Result<Child> {
+    let program = beside(PROGRAM)?;
+    let way = match is_this_machine(&leader.host) {
+        true => vec!["sh".into(), "-c".into()],
+        false => remote_words(
+            &leader.host,
+            &shell.iter().map(Into::into).collect::<Vec<_>>(),
+        ),
+    };
+    let mut way = way.into_iter();
+    let mut command = Command::new(way.next().unwrap_or_default());
+    command
+        .args(way)
+        .arg(format!(
+            "exec {} relay {}",
+            quoted(&program.to_string_lossy()),
+            quoted(&leader.folder)
+        ))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    take_defaults_in(&mut command).spawn()
+}
+
+/// The host's side: passes on what comes over the standard input to the head of a folder, and its
+/// answer.
+///
+/// # Errors
+/// In words: there is no head.
+pub fn relay(folder: &Path) -> Result<(), String> {
+    let failed = |error: io::Error| format!("the head of the queue cannot be reached: {error}");
+    let address = std::fs::read_to_string(folder.join("address")).map_err(failed)?;
+    let mut stream = UnixStream::connect(address.trim_end()).map_err(failed)?;
+    let mut output = io::stdout();
+    output.write_all(GREETING).map_err(failed)?;
+    output.flush().map_err(failed)?;
+    let mut asks = stream.try_clone().map_err(failed)?;
+    std::thread::Builder::new()
+        .spawn(move || {
+            let _ = pump(&mut io::stdin(), &mut asks);
+            // Nobody listens any more.
+            let _ = asks.shutdown(Shutdown::Both);
+        })
+        .map_err(failed)?;
+    pump(&mut stream, &mut output).map_err(failed)?;
+    Ok(())
+}

@@ -1,0 +1,389 @@
+//! Heads that stand by: one takes over when the one that leads, or its host, is gone. Jobs go on,
+//! and each runs once.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use margay_sys_os::process::PidFd;
+use margay_tests::batch::said;
+use margay_tests::hosts::Hosts;
+use margay_tests::jobs::{MARK, mark, nothing_is_left};
+use margay_tests::postgres::Postgres;
+use margay_tests::{command, run, stage};
+use serde_json::Value;
+
+/// Hosts whose user has one home directory on all of them, and a database.
+struct Site {
+    hosts: Hosts,
+    store: String,
+    mark: String,
+}
+
+impl Site {
+    fn new(number: u32, database: &str) -> Option<Site> {
+        let server = Postgres::shared()?;
+        let hosts = Hosts::make(number)?;
+        Some(Site::of(hosts, server.database(database, "postgres")))
+    }
+
+    fn of(hosts: Hosts, store: String) -> Site {
+        let number = hosts.number;
+        let site = Site {
+            hosts,
+            store,
+            mark: mark(&mut Command::new("true")),
+        };
+        // A host that is off cannot be reached. Each has a folder of its own for what runs, which
+        // the others do not see.
+        let folder = site.hosts.folder.path();
+        let run = folder.join("run");
+        let own = format!("mount --bind {0}.$0 {0}", run.display());
+        let shell = format!(
+            "#!/bin/sh\nif [ -e {}/off.$1 ]; then echo no route to host >&2; exit 255; fi\nexec {} \"$@\"\n",
+            folder.display(),
+            site.hosts.shell_that(&own).display(),
+        );
+        fs::create_dir(&run).unwrap();
+        fs::write(site.path("reach"), shell).unwrap();
+        let mode = PermissionsExt::from_mode(0o755);
+        fs::set_permissions(site.path("reach"), mode).unwrap();
+        for host in 1..=number {
+            fs::create_dir(site.path(&format!("run.{}", site.hosts.name(host)))).unwrap();
+        }
+        fs::create_dir(site.path("tmp")).unwrap();
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.hosts.folder.path().join(name)
+    }
+
+    /// A command on a host.
+    fn margay(&self, host: u32, line: &str) -> Command {
+        let mut margay = command(self.path("reach"), 120);
+        let folder = self.path("");
+        margay
+            .arg(self.hosts.name(host))
+            .arg(format!(
+                "cd {} && exec {}/bin/margay {line}",
+                folder.display(),
+                stage().display()
+            ))
+            .env("HOME", &folder)
+            .env("XDG_STATE_HOME", self.path("state"))
+            .env("XDG_RUNTIME_DIR", self.path("run"))
+            .env("MARGAY_RSH", self.path("reach"))
+            .env("TMPDIR", self.path("tmp"))
+            .env(MARK, &self.mark);
+        margay
+    }
+
+    fn output(&self, host: u32, line: &str) -> Output {
+        let mut output = run(&mut self.margay(host, line));
+        // What start-up files print.
+        let greeting = format!("welcome to {}\n", self.hosts.name(host));
+        if let Some(rest) = output.stdout.strip_prefix(greeting.as_bytes()) {
+            output.stdout = rest.to_vec();
+        }
+        output
+    }
+
+    fn ok(&self, host: u32, line: &str) -> String {
+        let output = self.output(host, line);
+        assert!(output.status.success(), "{line}: {}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn up(&self, host: u32, options: &str) -> String {
+        self.ok(host, &format!("up --store '{}' {options}", self.store))
+    }
+
+    /// Submits a job that says where it runs, and ends when there is a file `go`.
+    fn begin(&self, host: u32, options: &str, out: &str) -> String {
+        let script = format!(
+            "#!/bin/sh\necho $(hostname) $SLURM_RESTART_COUNT >> {out}\nwhile [ ! -e go ]; do sleep 0.05; done\nexit 3\n"
+        );
+        fs::write(self.path(out).with_extension("sh"), script).unwrap();
+        let line = format!("submit --parsable -o log {options} {out}.sh");
+        let job = self.ok(host, &line).trim().to_owned();
+        self.until(&format!("{out} of job {job}"), || {
+            !self.lines(out).is_empty()
+        });
+        job
+    }
+
+    fn row(&self, host: u32, job: &str) -> Value {
+        let text = self.ok(host, &format!("queue --json {job}"));
+        let rows: Value = serde_json::from_str(&text).unwrap();
+        rows[0].clone()
+    }
+
+    fn state(&self, host: u32, job: &str) -> String {
+        self.row(host, job)["state"].as_str().unwrap().to_owned()
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "{what} does not come"
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Waits until the head of a host answers for itself.
+    fn until_leads(&self, host: u32) {
+        let name = self.hosts.name(host);
+        self.until(&format!("the lead of {name}"), || {
+            let output = self.output(host, "up");
+            output.status.success() && !said(&output).contains("on host")
+        });
+    }
+
+    fn lines(&self, file: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.path(file)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// The process of the head that a host asks.
+    fn head(&self, host: u32) -> PidFd {
+        let text = self.ok(host, "up");
+        let number = text.split("process ").nth(1).unwrap();
+        let number: String = number.chars().take_while(char::is_ascii_digit).collect();
+        PidFd::open(number.parse().unwrap()).unwrap()
+    }
+
+    /// All processes of a host die, and it cannot be reached.
+    fn switch_off(&self, host: u32) {
+        let name = self.hosts.name(host);
+        fs::write(self.path(&format!("off.{name}")), "").unwrap();
+        let pids = run(command("ip", 10).args(["netns", "pids", &name]));
+        for pid in String::from_utf8_lossy(&pids.stdout).split_whitespace() {
+            let _ = command("kill", 10).args(["-KILL", pid]).output();
+        }
+    }
+
+    fn switch_on(&self, host: u32) {
+        fs::remove_file(self.path(&format!("off.{}", self.hosts.name(host)))).unwrap();
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // Also after a test that failed. The last one leads, whichever that is.
+        for host in 1..=self.hosts.number {
+            let _ = self.margay(host, "cancel --all").output();
+            let _ = self.margay(host, "wait --all").output();
+            let _ = self.margay(host, "down").output();
+        }
+    }
+}
+
+#[test]
+fn a_head_that_stands_by_takes_over_and_jobs_go_on() {
+    let Some(site) = Site::new(3, "heads_killed") else {
+        return;
+    };
+    let name = |host| site.hosts.name(host);
+    let up = site.up(1, &format!("--slots 2 --hosts {}", site.hosts.names()));
+    assert!(up.contains("6 slots on 3 of 3 hosts"), "{up}");
+    let by = said(&site.output(2, &format!("up --standby --store '{}'", site.store)));
+    let expected = format!("this host stands by for the head on host {}", name(1));
+    assert!(by.contains(&expected), "{by}");
+    site.until("the name of the one that stands by", || {
+        site.ok(1, "node")
+            .contains(&format!("standing by: {}", name(2)))
+    });
+    let text = said(&site.output(2, "up"));
+    assert!(
+        text.contains(&format!("on host {}; {} stands by", name(1), name(2))),
+        "{text}"
+    );
+
+    // Commands of the host that stands by reach the head.
+    let jobs: Vec<String> = (0..6)
+        .map(|at| site.begin(1 + at % 2, "", &format!("out{at}")))
+        .collect();
+    let places: Vec<String> = (0..6)
+        .map(|at| site.lines(&format!("out{at}"))[0].clone())
+        .collect();
+    for host in 1..=3 {
+        let count = places
+            .iter()
+            .filter(|place| place.starts_with(&name(host)))
+            .count();
+        assert_eq!(count, 2, "{places:?}");
+    }
+    let waits = site.ok(2, "submit --parsable -o late -- hostname");
+
+    let head = site.head(1);
+    let killed = Instant::now();
+    head.kill();
+    site.until_leads(2);
+    println!(
+        "another head answered after {} ms",
+        killed.elapsed().as_millis()
+    );
+    for job in &jobs {
+        assert_eq!(site.state(2, job), "running");
+    }
+    // All slots are known to be in use.
+    site.until("all hosts", || {
+        let node = site.ok(2, "node");
+        node.matches("full").count() == 3
+    });
+    assert_eq!(site.state(2, waits.trim()), "waiting");
+    // One is cancelled, of which the other head's supervisor has to hear.
+    site.ok(2, &format!("cancel {}", jobs[0]));
+    site.until("the cancelled job", || {
+        site.state(2, &jobs[0]) == "cancelled"
+    });
+    fs::write(site.path("go"), "").unwrap();
+    let _ = site.output(2, "wait --all");
+    for (at, job) in jobs.iter().enumerate().skip(1) {
+        let row = site.row(2, job);
+        assert_eq!(row["exit_code"], 3, "{row}");
+        assert_eq!(site.lines(&format!("out{at}")).len(), 1);
+    }
+    assert_eq!(site.state(2, waits.trim()), "done");
+
+    // The first host stands by in its turn.
+    let by = site.up(1, "--standby");
+    assert!(
+        by.contains(&format!("the head on host {}", name(2))),
+        "{by}"
+    );
+    let refused = said(&site.output(3, &format!("up --store '{}'", site.store)));
+    assert!(refused.contains("or one of another host"), "{refused}");
+    site.ok(2, "down");
+    site.until_leads(1);
+    assert_eq!(site.ok(1, "submit --parsable --wait -- true").trim(), "8");
+    site.ok(1, "down");
+    nothing_is_left(&site.mark);
+}
+
+#[test]
+fn jobs_of_a_host_that_is_gone_run_again_or_are_lost() {
+    let Some(site) = Site::new(2, "heads_gone") else {
+        return;
+    };
+    let name = |host| site.hosts.name(host);
+    site.up(1, &format!("--slots 2 --hosts {}", site.hosts.names()));
+    site.ok(1, "set policy lost-after=2s");
+    site.up(2, "--standby");
+    let again = site.begin(1, "--requeue", "again");
+    let lost = site.begin(1, "", "lost");
+    assert!(site.lines("again")[0].starts_with(&name(1)));
+    assert!(site.lines("lost")[0].starts_with(&name(1)));
+    site.switch_off(1);
+    site.until_leads(2);
+    site.until("the end of the lost job", || site.state(2, &lost) == "lost");
+    let note = site.row(2, &lost)["note"].as_str().unwrap().to_owned();
+    assert!(note.contains(&format!("host {}", name(1))), "{note}");
+    site.until("the second run", || site.lines("again").len() == 2);
+    assert!(site.lines("again")[1].starts_with(&name(2)));
+    site.switch_on(1);
+    fs::write(site.path("go"), "").unwrap();
+    let _ = site.output(2, "wait --all");
+    assert_eq!(site.row(2, &again)["exit_code"], 3);
+    assert_eq!(site.lines("again").len(), 2);
+    site.ok(2, "down");
+    nothing_is_left(&site.mark);
+}
+
+#[test]
+fn a_head_that_was_stopped_finds_that_another_one_leads_and_stands_by() {
+    let Some(site) = Site::new(2, "heads_stopped") else {
+        return;
+    };
+    let name = |host| site.hosts.name(host);
+    site.up(1, "--slots 3");
+    site.ok(1, "set policy lost-after=3s");
+    site.up(2, "--standby --slots 3");
+    let stays = site.begin(1, "", "stays");
+    let given_up = site.begin(2, "", "given-up");
+    let head = site.head(1);
+    let stopped = Instant::now();
+    head.signal(margay_sys_os::signal::SIGSTOP);
+    site.until_leads(2);
+    println!(
+        "another head answered after {} ms",
+        stopped.elapsed().as_millis()
+    );
+    assert_eq!(site.state(2, &stays), "running");
+    let new = site.ok(2, "submit --parsable --wait -o new -- hostname");
+    assert_eq!(site.lines("new"), [name(2)], "{new}");
+    // What is given up while its host cannot be reached ends there when the head is back.
+    fs::write(site.path(&format!("off.{}", name(1))), "").unwrap();
+    site.ok(2, &format!("cancel {given_up}"));
+    site.until("its end", || site.state(2, &given_up) == "cancelled");
+    site.switch_on(1);
+    assert_eq!(site.state(2, &stays), "running");
+    head.signal(margay_sys_os::signal::SIGCONT);
+    site.until("the old head to stand by", || {
+        site.ok(2, "node")
+            .contains(&format!("standing by: {}", name(1)))
+    });
+    // Commands there reach the new one.
+    assert_eq!(site.state(1, &stays), "running");
+    // And when that is gone, the first one leads again, with its jobs.
+    site.head(2).kill();
+    site.until_leads(1);
+    assert_eq!(site.state(1, &stays), "running");
+    fs::write(site.path("go"), "").unwrap();
+    let _ = site.output(1, "wait --all");
+    assert_eq!(site.row(1, &stays)["exit_code"], 3);
+    assert_eq!(site.lines("stays").len(), 1);
+    site.ok(1, "down");
+    nothing_is_left(&site.mark);
+}
+
+#[test]
+fn a_host_that_is_cut_off_loses_the_lead_and_what_is_given_up_ends_there() {
+    let Some(hosts) = Hosts::make(3) else { return };
+    let Some(server) = Postgres::on(&hosts, 3) else {
+        return;
+    };
+    server.database("heads_cut", "postgres");
+    let store = format!("postgresql://postgres@{}/heads_cut", Hosts::address(3));
+    let site = Site::of(hosts, store);
+    let name = |host| site.hosts.name(host);
+    site.up(1, "--slots 2");
+    site.ok(1, "set policy lost-after=2s");
+    site.up(2, "--standby --slots 2");
+    let again = site.begin(1, "--requeue", "again");
+    // The remote shell goes another way than the cable.
+    let off = site.path(&format!("off.{}", name(1)));
+    fs::write(off, "").unwrap();
+    let cut = Instant::now();
+    assert!(site.hosts.works("ip -n @s link set @p1 down"));
+    site.until_leads(2);
+    println!(
+        "another head answered after {} ms",
+        cut.elapsed().as_millis()
+    );
+    site.until("the second run", || site.lines("again").len() == 2);
+    assert!(site.lines("again")[1].starts_with(&name(2)));
+    // The first one runs until its host is back, and is not there twice afterwards.
+    assert!(site.hosts.works("ip -n @s link set @p1 up"));
+    site.switch_on(1);
+    site.until("the old head to stand by", || {
+        site.ok(2, "node")
+            .contains(&format!("standing by: {}", name(1)))
+    });
+    let first = site.path(&format!("state/margay/queue/jobs/{again}"));
+    site.until("the end of the first run", || !first.exists());
+    fs::write(site.path("go"), "").unwrap();
+    let _ = site.output(2, "wait --all");
+    assert_eq!(site.row(2, &again)["exit_code"], 3);
+    assert_eq!(site.lines("again").len(), 2);
+    site.ok(1, "down");
+    site.ok(2, "down");
+    nothing_is_left(&site.mark);
+}
