@@ -206,9 +206,18 @@ fn a_head_that_stands_by_takes_over_and_jobs_go_on() {
         "{text}"
     );
 
-    // Commands of the host that stands by reach the head.
+    // Commands of the host that stands by reach the head, and those of other hosts of the machine.
+    let text = said(&site.output(3, "node"));
+    assert!(
+        text.contains(&format!("standing by: {}", name(2))),
+        "{text}"
+    );
+    for host in [2, 3] {
+        let text = said(&site.output(host, "slurm srun true"));
+        assert!(text.contains(&format!("which is {}", name(1))), "{text}");
+    }
     let jobs: Vec<String> = (0..6)
-        .map(|at| site.begin(1 + at % 2, "", &format!("out{at}")))
+        .map(|at| site.begin(1 + at % 3, "", &format!("out{at}")))
         .collect();
     let places: Vec<String> = (0..6)
         .map(|at| site.lines(&format!("out{at}"))[0].clone())
@@ -233,6 +242,10 @@ fn a_head_that_stands_by_takes_over_and_jobs_go_on() {
     for job in &jobs {
         assert_eq!(site.state(2, job), "running");
     }
+    site.until("the way from the third host", || {
+        let output = site.output(3, "node");
+        said(&output).contains(&name(3))
+    });
     // All slots are known to be in use.
     site.until("all hosts", || {
         let node = site.ok(2, "node");

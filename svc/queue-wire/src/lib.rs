@@ -20,7 +20,9 @@ pub use bytes::Bytes;
 pub use detail::{Cause, Change, Detail};
 pub use hosts::{HostRow, HostSpec, MachineSpec};
 pub use line::{MOST_BYTES, read, read_within, write};
-pub use place::{CHOICE, Place, choose_system, connect, connect_system, find_head, is_system};
+pub use place::{
+    CHOICE, Place, choose_system, connect, connect_system, find_head, is_system, passage_address,
+};
 pub use shared::{Owner, Shared, user};
 pub use store::{IN_FILE, StoreUrl};
 

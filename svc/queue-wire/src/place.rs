@@ -4,11 +4,12 @@ use std::env;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 
-use margay_sys_os::port::{peer, user};
+use margay_sys_os::port::{is_trusted, peer, user};
 use margay_sys_os::process::{host_name, set_variable};
 
 use crate::IN_FILE;
@@ -212,7 +213,8 @@ pub fn choose_system() {
 }
 
 /// Connects to the head of the queue that commands ask: that of the user, and where it does not run
-/// that of all users. `MARGAY_QUEUE` chooses one of them.
+/// that of the machine of several hosts to which this one belongs, or that of all users.
+/// `MARGAY_QUEUE` chooses one of them.
 ///
 /// # Errors
 /// In words, when none runs.
@@ -226,9 +228,14 @@ pub fn find_head() -> Result<UnixStream, String> {
             {
                 return Ok(stream);
             }
+            if let Some(stream) = connect_elsewhere() {
+                return Ok(stream);
+            }
             connect_system()?.ok_or_else(|| NOT_UP.into())
         }
-        "own" => connect(&Place::find()?)?.ok_or_else(|| NOT_UP.into()),
+        "own" => connect(&Place::find()?)?
+            .or_else(connect_elsewhere)
+            .ok_or_else(|| NOT_UP.into()),
         "system" => connect_system()?.ok_or_else(|| {
             "the system's queue does not run; root starts it: margay up --system".into()
         }),
@@ -237,6 +244,22 @@ pub fn find_head() -> Result<UnixStream, String> {
             other.escape_debug()
         )),
     }
+}
+
+/// The address of the agent that passes on what commands of this user ask the head of another host:
+/// an abstract one, which goes with the agent.
+///
+/// # Errors
+/// What the system says.
+pub fn passage_address() -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("margay-queue-passage-{}", user()))
+}
+
+/// Connects to the head of another host to whose machine this one belongs, if there is one.
+fn connect_elsewhere() -> Option<UnixStream> {
+    let stream = UnixStream::connect_addr(&passage_address().ok()?).ok()?;
+    // Any user may take any of these names.
+    is_trusted(stream.as_fd()).then_some(stream)
 }
 
 /// Whether a connection is one to the queue that all users share.

@@ -3,11 +3,15 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 
+use margay_svc_queue_wire::passage_address;
 use margay_sys_os::descriptor::PollSet;
+use margay_sys_os::port::is_trusted;
 use margay_sys_os::{cpu, memory};
 
 use crate::claim::{self, Claim, Claimant};
+use crate::passage::Passage;
 use crate::there;
 use crate::wire::{BEAT, Wire};
 
@@ -46,6 +50,13 @@ impl HostFacts {
     }
 }
 
+/// Where commands of this host find the way to the head.
+fn listen_for_commands() -> io::Result<UnixListener> {
+    let listener = UnixListener::bind_addr(&passage_address()?)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
 /// Runs until the head has gone.
 ///
 /// # Errors
@@ -57,10 +68,16 @@ pub fn agent() -> Result<(), String> {
     let mut wire = Wire::new(input, output, false).map_err(failed)?;
     let mut poll = PollSet::default();
     let mut claim: Option<Claim> = None;
+    // Commands of this host that ask the head.
+    let mut commands: Option<UnixListener> = None;
+    let mut passage = Passage::default();
     let mut is_refused = false;
     loop {
         wire.go_on();
         while let Some((letter, bytes)) = wire.take() {
+            if let (b'c', Some((number, bytes))) = (letter, Passage::parted(&bytes)) {
+                passage.hear(number, bytes);
+            }
             if letter != b'h' || claim.is_some() {
                 continue;
             }
@@ -75,6 +92,8 @@ pub fn agent() -> Result<(), String> {
                 Ok(taken) => {
                     there::sweep();
                     claim = Some(taken);
+                    // Without it commands of this host are not passed on; jobs run.
+                    commands = listen_for_commands().ok();
                     wire.say(b'i', HostFacts::here().text().as_bytes());
                 }
                 Err(text) => {
@@ -83,6 +102,13 @@ pub fn agent() -> Result<(), String> {
                 }
             }
         }
+        while let Some((stream, _)) = commands.as_ref().and_then(|c| c.accept().ok()) {
+            if is_trusted(stream.as_fd()) {
+                let number = passage.number();
+                passage.add(number, stream);
+            }
+        }
+        passage.go_on(&mut wire);
         wire.beat();
         if wire.is_cut() || is_refused && wire.unsaid() == 0 {
             return Ok(());
@@ -92,6 +118,10 @@ pub fn agent() -> Result<(), String> {
         if let Some(claim) = &claim {
             poll.add_readable(claim.as_fd());
         }
+        if let Some(commands) = &commands {
+            poll.add_readable(commands.as_fd());
+        }
+        passage.add_to(&mut poll, &wire);
         let _ = poll.wait(Some(BEAT / 2));
         // A head after this one wants the host.
         if claim.as_ref().is_some_and(Claim::answer) {

@@ -1,9 +1,11 @@
 //! The hosts of a machine of several, as the head sees them: a thread for each other host keeps its
 //! agent, and says when it comes and goes.
 
+use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -16,8 +18,9 @@ use margay_sys_os::descriptor::PollSet;
 
 use crate::agent::HostFacts;
 use crate::claim::{Claim, Claimant};
+use crate::passage::Passage;
 use crate::shell::{Remote, STARTED_WITHIN};
-use crate::wire::BEAT;
+use crate::wire::{BEAT, Wire};
 
 /// After how long a host that has gone is tried again.
 const RETRY: Duration = Duration::from_secs(3);
@@ -120,6 +123,22 @@ impl Agents {
 }
 
 impl Attendance {
+    /// Passes on what a command of another host asks this head.
+    fn pass(&self, passage: &mut Passage, wire: &mut Wire, frame: &[u8]) {
+        let Some((number, bytes)) = Passage::parted(frame) else {
+            return;
+        };
+        if passage.is_new(number) {
+            let address = Path::new(&self.own.folder).join("address");
+            let stream = fs::read_to_string(address)
+                .and_then(|address| UnixStream::connect(address.trim_end()));
+            if !stream.is_ok_and(|stream| passage.add(number, stream)) {
+                Passage::say(wire, number, &[]);
+            }
+        }
+        passage.hear(number, bytes);
+    }
+
     fn say(&self, status: Status) {
         // A head that has gone hears nothing; a full pipe wakes it as well.
         let _ = self.events.send((self.host, status));
@@ -181,10 +200,13 @@ impl Attendance {
         let begun = Instant::now();
         remote.wire.say(b'h', self.own.text().as_bytes());
         let mut facts: Option<HostFacts> = None;
+        // Commands of that host.
+        let mut passage = Passage::default();
         let mut poll = PollSet::default();
         loop {
             poll.clear();
             remote.add_to(&mut poll);
+            passage.add_to(&mut poll, &remote.wire);
             if self.is_over(&mut poll, BEAT / 2) {
                 remote.end();
                 return (facts.is_some(), None);
@@ -196,6 +218,7 @@ impl Attendance {
                         facts = HostFacts::of(&bytes);
                         self.say(facts.ok_or_else(|| "the agent speaks another version; install the same Margay on all hosts".to_owned()));
                     }
+                    b'c' => self.pass(&mut passage, &mut remote.wire, &bytes),
                     b'n' => {
                         remote.end();
                         let why = String::from_utf8_lossy(&bytes).into_owned();
@@ -207,6 +230,7 @@ impl Attendance {
                     self.say(Ok(facts));
                 }
             }
+            passage.go_on(&mut remote.wire);
             remote.wire.beat();
             let is_gone = match remote.wire.has_begun {
                 true => remote.wire.is_cut(),

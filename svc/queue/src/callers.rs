@@ -30,6 +30,8 @@ pub struct Caller {
     pub is_master: bool,
     /// In the queue that all share: as whom jobs run, and the name that the system has for them.
     pub as_user: Option<(Owner, String)>,
+    /// On another host: this process passes on what it asks.
+    pub is_elsewhere: bool,
 }
 
 impl Caller {
@@ -46,6 +48,8 @@ impl Caller {
                     uid: peer(stream.as_fd()).unwrap_or(u32::MAX),
                     is_master: true,
                     as_user: None,
+                    is_elsewhere: peer_process(stream.as_fd())
+                        .is_ok_and(|peer| peer.pid == std::process::id()),
                 }),
                 false => Err("the queue belongs to another user".into()),
             };
@@ -63,6 +67,7 @@ impl Caller {
         Ok(Caller {
             uid,
             is_master: uid == 0,
+            is_elsewhere: false,
             as_user: Some((owner, name.unwrap_or_else(|| uid.to_string()))),
         })
     }

@@ -26,7 +26,7 @@ use crate::line::Message;
 use crate::resources::Resources;
 use crate::store::{Entry, Finish, Left, Missing, Ordered, Regained, Store, Which};
 use crate::{log, machine_start, now_s};
-pub use hosts::{ANSWERED_WITHIN, Hosts, is_interactive};
+pub use hosts::{ANSWERED_WITHIN, Hosts, refuses_interactive};
 use watch::{IdleSupervisor, Watched};
 
 /// The head.
@@ -237,6 +237,12 @@ impl Head {
 
     /// Accepts jobs: all or none. They are on the disk when this returns.
     pub fn submit(&mut self, mut shared: Shared, orders: &[Order], caller: &Caller) -> Answer {
+        if let (true, Some(text)) = (
+            caller.is_elsewhere,
+            refuses_interactive(orders, &self.resources.program, &self.resources.host),
+        ) {
+            return Answer::Failed(text);
+        }
         let now_s = now_s();
         // What the kernel says of the user counts, not what the request says.
         shared.owner = None;

@@ -19,6 +19,7 @@ mod hearing;
 mod line;
 mod mail;
 mod output;
+mod passage;
 mod prepare;
 mod program;
 mod replay;

@@ -22,7 +22,7 @@ use margay_sys_os::process::{PidFd, beside};
 use margay_sys_os::signal::{SIGCHLD, SignalFd, take_defaults_in};
 
 use crate::files;
-use crate::head::is_interactive;
+use crate::head::refuses_interactive;
 use crate::shell::quoted;
 use crate::store::{Candidate, Place, Standby, Store};
 
@@ -255,11 +255,9 @@ fn pass_on(shared: &Shared, stream: &UnixStream, request: &Request) -> Result<()
     let failed = |error: io::Error| format!("the head on host {host} cannot be asked: {error}");
     let program = beside(PROGRAM).map_err(failed)?;
     if let Request::Submit { orders, .. } = request
-        && orders.iter().any(|order| is_interactive(order, &program))
+        && let Some(text) = refuses_interactive(orders, &program, host)
     {
-        return Err(format!(
-            "interactive jobs have their terminal on the host of the head, which is {host}: ask for them there"
-        ));
+        return Err(text);
     }
     let mut first = Vec::new();
     write(&mut first, request).map_err(failed)?;

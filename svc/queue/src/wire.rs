@@ -13,6 +13,7 @@
 //! | `q` | here | it is to end, as at its time limit |
 //! | `o`, `e` | host | bytes of its output and of its standard error |
 //! | `x` | host | how it ended, as JSON |
+//! | `c` | both | the number of a command's connection (32 bits), and bytes of it; none at its end |
 //! | `b` | both | nothing: the sender is there |
 
 use std::fs::File;

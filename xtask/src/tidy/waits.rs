@@ -377,6 +377,10 @@ const PLACES: &[(&str, &str)] = &[
         "the end of a job that another head has begun",
     ),
     (
+        "svc/queue/src/passage.rs",
+        "descriptors of commands of other hosts, for who waits",
+    ),
+    (
         "svc/queue/src/standby.rs",
         "the head's end, and its answers",
     ),

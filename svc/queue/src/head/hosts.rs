@@ -133,8 +133,16 @@ impl Hosts {
     }
 }
 
+/// Why these jobs cannot be asked for on another host than that of the head; none when they can.
+pub fn refuses_interactive(orders: &[Order], program: &Path, host: &str) -> Option<String> {
+    let is_one = |order: &Order| is_interactive(order, program);
+    orders.iter().any(is_one).then(|| {
+        format!("interactive jobs have their terminal on the host of the head, which is {host}: ask for them there")
+    })
+}
+
 /// Whether the job is held for a command that was called on the head's host.
-pub fn is_interactive(order: &Order, program: &Path) -> bool {
+fn is_interactive(order: &Order, program: &Path) -> bool {
     match &order.arguments[..] {
         [first, second, ..] => {
             order.script.is_none() && first.0 == program.as_os_str() && second.0 == "attend"
