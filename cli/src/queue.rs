@@ -38,7 +38,7 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     if options.system {
         return queue_system::up(options);
     }
-    let place = match options.standby {
+    let mut place = match options.standby {
         true => Place::for_standby()?,
         false => Place::find()?,
     };
@@ -50,11 +50,21 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     }
     let spec = machine(options)?;
     words.extend(spec.iter().flat_map(MachineSpec::words));
-    start_head(options, &place, words)?;
-    if options.standby {
-        return show_standby(&place);
+    let mut started = start_head(options, &place, words.clone());
+    if started.is_err() && options.standby {
+        // Another host with the same home directory was faster.
+        let again = Place::for_standby()?;
+        if again.folder != place.folder {
+            again.make()?;
+            started = start_head(options, &again, words);
+            place = again;
+        }
     }
-    show_new(&place)
+    started?;
+    match options.standby {
+        true => show_standby(&place),
+        false => show_new(&place),
+    }
 }
 
 /// The machine that is asked for; none where nothing says what it is.

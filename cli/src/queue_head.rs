@@ -46,8 +46,10 @@ pub(crate) fn store_words(
 /// Says that a head stands by, and for which.
 pub(crate) fn show_standby(place: &Place) -> Result<(), String> {
     let mut stream = connect(place)?.ok_or("the head of the queue has ended at once")?;
-    // Where there was none, this one leads in a moment.
     let of = match converse(&mut stream, &Request::Machine) {
+        Ok(Answer::Machine(machine)) if machine.host == host_name() => {
+            return show_new(place);
+        }
         Ok(Answer::Machine(machine)) => format!("the head on host {}", machine.host),
         Ok(Answer::Failed(text)) | Err(text) => {
             let text = format!("margay: commands of this host do not reach the head: {text}\n");

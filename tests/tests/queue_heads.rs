@@ -193,7 +193,9 @@ fn a_head_that_stands_by_takes_over_and_jobs_go_on() {
     let name = |host| site.hosts.name(host);
     let up = site.up(1, &format!("--slots 2 --hosts {}", site.hosts.names()));
     assert!(up.contains("6 slots on 3 of 3 hosts"), "{up}");
-    let by = said(&site.output(2, &format!("up --standby --store '{}'", site.store)));
+    let refused = said(&site.output(2, "up --standby --store 'postgresql:///none?host=/nowhere'"));
+    assert!(refused.contains("/nowhere"), "{refused}");
+    let by = said(&site.output(2, "up --standby"));
     let expected = format!("this host stands by for the head on host {}", name(1));
     assert!(by.contains(&expected), "{by}");
     site.until("the name of the one that stands by", || {
@@ -273,7 +275,10 @@ fn a_head_that_stands_by_takes_over_and_jobs_go_on() {
         "{by}"
     );
     let refused = said(&site.output(3, &format!("up --store '{}'", site.store)));
-    assert!(refused.contains("or one of another host"), "{refused}");
+    assert!(
+        refused.contains("stand by for it: margay up --standby"),
+        "{refused}"
+    );
     site.ok(2, "down");
     site.until_leads(1);
     assert_eq!(site.ok(1, "submit --parsable --wait -- true").trim(), "8");
@@ -398,5 +403,61 @@ fn a_host_that_is_cut_off_loses_the_lead_and_what_is_given_up_ends_there() {
     assert_eq!(site.lines("again").len(), 2);
     site.ok(1, "down");
     site.ok(2, "down");
+    nothing_is_left(&site.mark);
+}
+
+#[test]
+fn a_queue_moves_to_another_host_while_its_jobs_run() {
+    let Some(site) = Site::new(2, "heads_moved") else {
+        return;
+    };
+    site.up(1, "--slots 2");
+    let cancelled = site.begin(1, "", "cancelled");
+    let stays = site.begin(1, "", "stays");
+    site.ok(1, "down --leave");
+    // The home directory is that of both, and names the store; what runs is the first one's.
+    let up = site.ok(2, "up --slots 2");
+    assert!(up.contains("2 running"), "{up}");
+    let own = format!("state/margay/queue-on-{}", site.hosts.name(2));
+    assert!(site.path(&own).is_dir());
+    site.ok(2, &format!("cancel {cancelled}"));
+    site.until("the cancelled job", || {
+        site.state(2, &cancelled) == "cancelled"
+    });
+    fs::write(site.path("go"), "").unwrap();
+    let _ = site.output(2, "wait --all");
+    assert_eq!(site.row(2, &stays)["exit_code"], 3);
+    assert_eq!(site.lines("stays").len(), 1);
+    site.ok(2, "down");
+    nothing_is_left(&site.mark);
+}
+
+#[test]
+fn heads_that_all_stand_by_choose_one() {
+    let Some(site) = Site::new(3, "heads_together") else {
+        return;
+    };
+    let line = format!("up --standby --slots 1 --store '{}'", site.store);
+    let said: Vec<String> = std::thread::scope(|scope| {
+        let ups: Vec<_> = (1..=3)
+            .map(|host| {
+                let (site, line) = (&site, &line);
+                scope.spawn(move || site.ok(host, line))
+            })
+            .collect();
+        ups.into_iter().map(|up| up.join().unwrap()).collect()
+    });
+    let leading = said.iter().filter(|text| text.contains("the queue is up"));
+    assert_eq!(leading.count(), 1, "{said:?}");
+    let standing = said
+        .iter()
+        .filter(|text| text.contains("stands by for the head on host"));
+    assert_eq!(standing.count(), 2, "{said:?}");
+    for host in 1..=3 {
+        site.ok(host, "submit --wait -- true");
+    }
+    for host in 1..=3 {
+        site.ok(host, "down");
+    }
     nothing_is_left(&site.mark);
 }

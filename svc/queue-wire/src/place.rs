@@ -26,6 +26,9 @@ const SYSTEM_SOCKET: &str = "/run/margay/queue/socket";
 /// The variable that says which queue commands ask: `own` or `system`. Jobs have it.
 pub const CHOICE: &str = "MARGAY_QUEUE";
 
+/// The name of the folder.
+const FOLDER: &str = "queue";
+
 const NOT_UP: &str = "the queue does not run; start it: margay up";
 
 /// The folder of the queue's state: `$XDG_STATE_HOME/margay/queue`, and without that variable
@@ -59,14 +62,32 @@ impl Place {
         };
         let base = base.join("margay");
         let own = base.join(format!("queue-on-{}", host_name()));
-        let folder = match own.is_dir() {
-            true => own,
-            false => base.join("queue"),
-        };
-        Ok(Place {
-            folder,
+        let place = Place {
+            folder: base.join(FOLDER),
             is_system: false,
-        })
+        };
+        // Heads of several hosts may be those of one database, and have one home directory.
+        let other = fs::read_to_string(place.host_file()).unwrap_or_default();
+        let is_others = (other.lines().next()).is_some_and(|other| other != host_name());
+        if own.is_dir() || is_others && place.store().exists() {
+            return Ok(Place {
+                folder: own,
+                is_system: false,
+            });
+        }
+        Ok(place)
+    }
+
+    /// Whether it is a folder of this host beside that of another one.
+    #[must_use]
+    pub fn is_beside(&self) -> bool {
+        self.folder.file_name().is_some_and(|name| name != FOLDER)
+    }
+
+    /// The file that names the host whose head has the folder, or had it last, in its first line.
+    #[must_use]
+    pub fn host_file(&self) -> PathBuf {
+        self.folder.join("host")
     }
 
     /// Finds the folder for a head that stands by on this host: the same, or a new one where a head
@@ -143,12 +164,16 @@ impl Place {
     /// # Errors
     /// In words.
     pub fn known_store(&self) -> Result<String, String> {
-        let path = self.store();
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(text.trim_end().to_owned()),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(IN_FILE.to_owned()),
-            Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+        // What hosts with one home directory have beside the first one's is of the same database.
+        let first = self.folder.with_file_name(FOLDER);
+        for path in [self.store(), first.join("store")] {
+            match fs::read_to_string(&path) {
+                Ok(text) => return Ok(text.trim_end().to_owned()),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
+            }
         }
+        Ok(IN_FILE.to_owned())
     }
 
     /// Where a new head makes its socket: in the user's runtime folder, or, where there is none,

@@ -58,6 +58,8 @@ pub struct Head {
     have_ended: bool,
     /// What sends letters.
     letters: Vec<(u32, PidFd)>,
+    /// Why the store refuses, as the log has it already.
+    logged: String,
 }
 
 /// How jobs and tasks ended that others depend on.
@@ -125,6 +127,7 @@ impl Head {
             is_unwritten: false,
             have_ended: false,
             letters: Vec::new(),
+            logged: String::new(),
         };
         head.charge_all()?;
         head.use_hosts();
@@ -300,10 +303,15 @@ impl Head {
                 self.end(*id, End::Cancelled, note);
             }
             if let Err(text) = self.step(&decision.start, now_s) {
-                log(&format!("what jobs do cannot be stored: {text}"));
+                let text = format!("what jobs do cannot be stored: {text}");
+                if text != self.logged {
+                    log(&text);
+                }
+                self.logged = text;
                 self.is_changed = true;
                 return true;
             }
+            self.logged.clear();
             self.preempt(&decision.preempt);
         }
         false

@@ -109,7 +109,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// `--system`, `--standby`, `--store URL` and the words of a machine, each of which may be missing.
+/// `--system`, `--standby`, `--back`, `--store URL` and the words of a machine, each of which may
+/// be missing.
 fn serve(words: &[&str]) -> Result<(), String> {
     let (is_system, words) = match words {
         ["--system", rest @ ..] => (true, rest),
@@ -117,6 +118,10 @@ fn serve(words: &[&str]) -> Result<(), String> {
     };
     let (is_standby, words) = match words {
         ["--standby", rest @ ..] => (true, rest),
+        _ => (false, words),
+    };
+    let (is_back, words) = match words {
+        ["--back", rest @ ..] => (true, rest),
         _ => (false, words),
     };
     let (store, words) = match words {
@@ -131,6 +136,7 @@ fn serve(words: &[&str]) -> Result<(), String> {
         spec,
         is_system,
         is_standby,
+        is_back,
         store: store.map(str::to_owned),
     })
 }

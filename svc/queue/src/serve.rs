@@ -23,7 +23,7 @@ use margay_sys_os::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SignalSet};
 use crate::callers::{Admitted, Caller, Loads};
 use crate::head::Head;
 use crate::standby::{self, Watch};
-use crate::start::{NO_DATABASE, Waits, Wanted, lead, machine_file, prepare, shell};
+use crate::start::{NO_DATABASE, Waits, Wanted, lead, machine_file, own_shell, prepare};
 use crate::store::{self, Sought, Standby, Store};
 
 /// How long the other side may take to send a part of a request, or to take a part of an answer.
@@ -118,20 +118,18 @@ pub fn serve(wanted: &Wanted) -> Result<(), String> {
     let begun = prepare(wanted, &set).and_then(|mut waits| {
         let head = match wanted.is_standby {
             false => Some(lead(wanted, &mut waits, None)?),
-            true => {
-                waits.listen()?;
-                None
-            }
+            true => first_look(wanted, &mut waits)?,
         };
         Ok((head, waits))
     });
     let (mut head, mut waits) = begun.inspect_err(|text| say(text))?;
     say(READY);
+    let mut problem = String::new();
     let head = loop {
         if let Some(head) = head.take() {
             break head;
         }
-        let Some(store) = stand_by(wanted, &mut waits)? else {
+        let Some(store) = stand_by(wanted, &mut waits, &problem)? else {
             waits.remove();
             return Ok(());
         };
@@ -142,7 +140,10 @@ pub fn serve(wanted: &Wanted) -> Result<(), String> {
             }
             // Its lock is free for others, and it is tried again.
             Err(text) => {
-                crate::log(&text);
+                if text != problem {
+                    crate::log(&text);
+                }
+                problem = text;
                 std::thread::sleep(RETRY);
             }
         }
@@ -164,8 +165,29 @@ pub fn serve(wanted: &Wanted) -> Result<(), String> {
     }
 }
 
+/// Begins as a head that stands by; as the one that leads, where no other one does.
+fn first_look(wanted: &Wanted, waits: &mut Waits) -> Result<Option<Head>, String> {
+    let Some(url) = &waits.url else {
+        return Err(NO_DATABASE.into());
+    };
+    let mut standby = Standby::new(url, waits.candidate()?);
+    let found = standby.take().and_then(|found| match found {
+        Some(store) => Ok(Some(Store::Server(Box::new(store)))),
+        None => standby.say().map(|_| None),
+    });
+    match found {
+        // One that led before waits for a database that is away.
+        Err(text) if !wanted.is_back => return Err(text),
+        Ok(Some(store)) => return lead(wanted, waits, Some(store)).map(Some),
+        _ => {}
+    }
+    waits.remember_store()?;
+    waits.listen()?;
+    Ok(None)
+}
+
 /// Waits until no other head leads; nothing when it is to end before.
-fn stand_by(wanted: &Wanted, waits: &mut Waits) -> Result<Option<Store>, String> {
+fn stand_by(wanted: &Wanted, waits: &mut Waits, problem: &str) -> Result<Option<Store>, String> {
     let own = waits.candidate()?;
     let (Some(url), Some(listener)) = (&waits.url, &waits.listener) else {
         return Err(NO_DATABASE.into());
@@ -176,7 +198,8 @@ fn stand_by(wanted: &Wanted, waits: &mut Waits) -> Result<Option<Store>, String>
         woken: &waits.woken,
         wake: &waits.wake,
         own: own.clone(),
-        shell: shell(wanted.spec.as_ref()),
+        shell: own_shell(wanted.spec.as_ref()),
+        problem: problem.to_owned(),
         is_system: wanted.is_system,
     };
     Ok(standby::stand_by(watch, Standby::new(url, own)))
@@ -189,7 +212,7 @@ fn stand_by_anew(wanted: &Wanted, waits: &Waits) -> String {
     if wanted.is_system {
         words.push("--system".into());
     }
-    words.push("--standby".into());
+    words.extend(["--standby", "--back"].map(str::to_owned));
     words.extend(wanted.spec.iter().flat_map(MachineSpec::words));
     match beside(PROGRAM) {
         // Its log is this one's.
@@ -368,6 +391,20 @@ fn admit(service: &Arc<Service>, mut stream: UnixStream) {
     let _ = std::thread::Builder::new().spawn(serve);
 }
 
+/// Why a request could not be read, which may have this number of bytes.
+pub fn unheard(error: &io::Error, most_bytes: usize) -> String {
+    match error.kind() {
+        ErrorKind::FileTooLarge => format!(
+            "the request, with others of yours at the same time, is larger than {} MiB; send it in several parts",
+            most_bytes >> 20
+        ),
+        ErrorKind::WouldBlock => "the request did not come in time".into(),
+        _ => format!(
+            "the request is not understood: {error}; is this command of the same version as the head?"
+        ),
+    }
+}
+
 fn converse(service: &Service, mut stream: UnixStream, mut admitted: Admitted) {
     let caller = match Caller::of(&stream, service.is_system) {
         Ok(caller) => caller,
@@ -379,18 +416,7 @@ fn converse(service: &Service, mut stream: UnixStream, mut admitted: Admitted) {
     let request = match read_within(&mut stream, &mut |bytes| admitted.has_room(bytes)) {
         Ok(request) => request,
         Err(error) => {
-            let text = match error.kind() {
-                ErrorKind::FileTooLarge => {
-                    let most = admitted.most_bytes >> 20;
-                    format!(
-                        "the request, with others of yours at the same time, is larger than {most} MiB; send it in several parts"
-                    )
-                }
-                ErrorKind::WouldBlock => "the request did not come in time".into(),
-                _ => format!(
-                    "the request is not understood: {error}; is this command of the same version as the head?"
-                ),
-            };
+            let text = unheard(&error, admitted.most_bytes);
             let _ = write(&mut stream, &Answer::Failed(text));
             return;
         }

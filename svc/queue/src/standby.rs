@@ -8,14 +8,14 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use margay_job_launch::hosts::{is_this_machine, remote_words};
-use margay_svc_queue_wire::{Answer, PROGRAM, Request, read, write};
+use margay_svc_queue_wire::{Answer, MOST_BYTES, MachineSpec, PROGRAM, Request, read, write};
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::{is_trusted, peer};
 use margay_sys_os::process::{PidFd, beside};
@@ -23,8 +23,10 @@ use margay_sys_os::signal::{SIGCHLD, SignalFd, take_defaults_in};
 
 use crate::files;
 use crate::head::refuses_interactive;
+use crate::serve::unheard;
 use crate::shell::quoted;
-use crate::store::{Candidate, Place, Standby, Store};
+use crate::start::shell;
+use crate::store::{Candidate, Leader, Place, Standby, Store};
 
 /// How often it is seen whether the lock is free.
 const LOOK: Duration = Duration::from_millis(250);
@@ -44,15 +46,23 @@ const HEARD_WITHIN: Duration = Duration::from_secs(10);
 /// How long one that has just begun may take to find the head.
 const KNOWN_WITHIN: Duration = Duration::from_secs(3);
 
-/// Commands that are passed on at the same time.
-const MOST_COMMANDS: usize = 64;
+/// Commands that are passed on at the same time; those that wait for jobs are among them.
+const MOST_COMMANDS: usize = 512;
+
+/// Most bytes that are kept of what the remote shell prints on its standard error.
+const MOST_SAID: u64 = 2048;
 
 /// What the threads share.
 struct Shared {
     /// Where the head is, as far as it is known.
-    leader: Mutex<Option<Place>>,
-    shell: Vec<String>,
+    leader: Mutex<Option<Leader>>,
+    /// Why there is none, if that is known.
+    problem: Mutex<String>,
+    /// The words of the remote shell, where they are not those of the head's machine.
+    shell: Option<Vec<String>>,
     is_over: AtomicBool,
+    /// This head leads now.
+    is_found: AtomicBool,
     /// The remote shells of commands that wait for their answers.
     ways: Mutex<Vec<PidFd>>,
 }
@@ -62,9 +72,25 @@ impl Shared {
         self.ways.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn leader(&self) -> Option<Place> {
+    fn leader(&self) -> Option<Leader> {
         let leader = self.leader.lock();
         leader.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn problem(&self) -> MutexGuard<'_, String> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is said where no head can be asked.
+    fn without_leader(&self) -> String {
+        if self.is_found.load(Ordering::SeqCst) {
+            return "this host has the head of the queue now: ask again".into();
+        }
+        match &**self.problem() {
+            "" => "no head of the queue leads; this host takes over within 10 s: ask again then"
+                .into(),
+            problem => format!("no head of the queue can be asked: {problem}"),
+        }
     }
 }
 
@@ -76,8 +102,10 @@ pub struct Watch<'a> {
     pub woken: &'a UnixStream,
     pub wake: &'a UnixStream,
     pub own: Candidate,
-    /// The words of the remote shell.
-    pub shell: Vec<String>,
+    /// The words of the remote shell, where they are not those of the head's machine.
+    pub shell: Option<Vec<String>>,
+    /// Why this head could not lead before, if it could not.
+    pub problem: String,
     pub is_system: bool,
 }
 
@@ -85,8 +113,10 @@ pub struct Watch<'a> {
 pub fn stand_by(mut watch: Watch<'_>, standby: Standby) -> Option<Store> {
     let shared = Arc::new(Shared {
         leader: Mutex::new(None),
+        problem: Mutex::new(watch.problem.clone()),
         shell: watch.shell.clone(),
         is_over: AtomicBool::new(false),
+        is_found: AtomicBool::new(false),
         ways: Mutex::default(),
     });
     let (sender, found) = mpsc::channel();
@@ -96,6 +126,7 @@ pub fn stand_by(mut watch: Watch<'_>, standby: Standby) -> Option<Store> {
         std::thread::Builder::new().spawn(move || look(standby, &own, &looking, &sender, &wake));
     let looker = looker.map_err(|error| crate::log(&format!("cannot look for the head: {error}")));
     let found = attend(&mut watch, &shared, &found);
+    shared.is_found.store(found.is_some(), Ordering::SeqCst);
     shared.is_over.store(true, Ordering::SeqCst);
     // A head that is stopped answers nothing.
     for way in &*shared.ways() {
@@ -187,8 +218,11 @@ fn look(
             Ok(None) => String::new(),
             Err(text) => text,
         };
-        if text != last && !text.is_empty() {
-            crate::log(&text);
+        if text != last {
+            if !text.is_empty() {
+                crate::log(&text);
+            }
+            shared.problem().clone_from(&text);
         }
         last = text;
         std::thread::sleep(LOOK);
@@ -206,12 +240,8 @@ fn admit(watch: &Watch<'_>, shared: &Arc<Shared>, mut stream: UnixStream) {
         true => peer(stream.as_fd()) == Some(0),
         false => is_trusted(stream.as_fd()),
     };
-    let is_free = Arc::strong_count(shared) < MOST_COMMANDS;
-    if !may || !is_free {
-        let why = match may {
-            false => "this host stands by for the head of the queue; ask on the head's host",
-            true => "too many commands at once; try again when some have ended",
-        };
+    if !may {
+        let why = "this host stands by for the head of the queue; ask on the head's host";
         let _ = write(&mut stream, &Answer::Failed(why.into()));
         return;
     }
@@ -228,10 +258,11 @@ fn admit(watch: &Watch<'_>, shared: &Arc<Shared>, mut stream: UnixStream) {
                 std::mem::forget(stream);
                 return;
             }
+            Ok(_) if Arc::strong_count(&shared) > MOST_COMMANDS => {
+                Err("too many commands at once; try again when some have ended".into())
+            }
             Ok(request) => pass_on(&shared, &stream, &request),
-            Err(error) => Err(format!(
-                "the request is not understood: {error}; is this command of the same version as the head?"
-            )),
+            Err(error) => Err(unheard(&error, MOST_BYTES)),
         };
         if let Err(text) = passed {
             let _ = write(&mut stream, &Answer::Failed(text));
@@ -244,14 +275,17 @@ fn admit(watch: &Watch<'_>, shared: &Arc<Shared>, mut stream: UnixStream) {
 fn pass_on(shared: &Shared, stream: &UnixStream, request: &Request) -> Result<(), String> {
     let end = Instant::now() + KNOWN_WITHIN;
     let mut leader = shared.leader();
-    while leader.is_none() && Instant::now() < end {
+    while leader.is_none() && Instant::now() < end && !shared.is_over.load(Ordering::SeqCst) {
         std::thread::sleep(LOOK / 10);
         leader = shared.leader();
     }
-    let Some(leader) = leader else {
-        return Err("no head of the queue is known yet; try again in a moment".into());
+    let Some(Leader { place, machine }) = leader else {
+        return Err(shared.without_leader());
     };
-    let host = &leader.host;
+    let host = &place.host;
+    let words: Vec<&str> = machine.lines().collect();
+    let spec = MachineSpec::of(&words);
+    let shell = shared.shell.clone().unwrap_or_else(|| shell(spec.as_ref()));
     let failed = |error: io::Error| format!("the head on host {host} cannot be asked: {error}");
     let program = beside(PROGRAM).map_err(failed)?;
     if let Request::Submit { orders, .. } = request
@@ -261,7 +295,10 @@ fn pass_on(shared: &Shared, stream: &UnixStream, request: &Request) -> Result<()
     }
     let mut first = Vec::new();
     write(&mut first, request).map_err(failed)?;
-    let mut child = start(&leader, &shared.shell).map_err(failed)?;
+    let mut child = start(&place, &shell).map_err(|error| {
+        let shell = shell.join(" ");
+        format!("cannot run '{shell}' to ask the head on host {host}: {error}; name another remote shell by MARGAY_RSH")
+    })?;
     {
         let mut ways = shared.ways();
         ways.retain(|way| !way.has_ended());
@@ -282,8 +319,22 @@ fn pass_on(shared: &Shared, stream: &UnixStream, request: &Request) -> Result<()
         let _ = pump(&mut asks, &mut input);
     });
     asking.map_err(failed)?;
+    let errors = child.stderr.take();
+    let saying = std::thread::Builder::new().spawn(move || {
+        let mut said = Vec::new();
+        if let Some(errors) = errors {
+            let mut first = errors.take(MOST_SAID);
+            let _ = first.read_to_end(&mut said);
+            // It must not wait for room in the pipe.
+            let _ = io::copy(&mut first.into_inner(), &mut io::sink());
+        }
+        said
+    });
+    let saying = saying.map_err(failed)?;
     let mut answers = stream;
-    let answered = behind_greeting(&mut output).and_then(|()| pump(&mut output, &mut answers));
+    let greeted = behind_greeting(&mut output);
+    let has_reached = greeted.is_ok();
+    let answered = greeted.and_then(|()| pump(&mut output, &mut answers));
     drop(output);
     let _ = child.kill();
     let status = child.wait();
@@ -294,17 +345,46 @@ fn pass_on(shared: &Shared, stream: &UnixStream, request: &Request) -> Result<()
     if !is_unanswered {
         return Ok(());
     }
-    if shared.is_over.load(Ordering::SeqCst) {
-        return Err(format!(
-            "the head on host {host} did not answer, and is another one now: see with margay queue what it has accepted, \
-             and try again"
-        ));
+    let said = saying.join().unwrap_or_default();
+    let said = String::from_utf8_lossy(&said)
+        .trim_end()
+        .replace('\n', "; ");
+    Err(unanswered(shared, host, has_reached, status, &said))
+}
+
+/// Why a request that was passed on has no answer, and what the command is to do.
+fn unanswered(
+    shared: &Shared,
+    host: &str,
+    has_reached: bool,
+    status: io::Result<ExitStatus>,
+    said: &str,
+) -> String {
+    const LOOK_FIRST: &str =
+        "see with margay queue what it has accepted before you ask again; jobs go on";
+    let is_found = shared.is_found.load(Ordering::SeqCst);
+    if !is_found && shared.is_over.load(Ordering::SeqCst) {
+        return format!(
+            "this host stands by no more, and the head on host {host} has not answered: {LOOK_FIRST}"
+        );
     }
-    let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-    Err(format!(
-        "the head on host {host} does not answer (the remote shell: {status}); when it is gone, this host takes over \
-         within 10 s: try again then"
-    ))
+    match (has_reached, is_found) {
+        (true, true) => format!(
+            "the head on host {host} did not answer, and this host has the head now: {LOOK_FIRST}"
+        ),
+        (true, false) => format!(
+            "the head on host {host} has ended before it answered; this host takes over within 10 s: {LOOK_FIRST}"
+        ),
+        (false, true) => shared.without_leader(),
+        (false, false) => {
+            let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            let why = if said.is_empty() { &status } else { said };
+            format!(
+                "the head on host {host} cannot be reached: {why}; when it is gone, this host takes over within 10 s: ask \
+                 again then"
+            )
+        }
+    }
 }
 
 /// Copies to the end what comes, as it comes. (With `io::copy` the kernel waits for more from a
@@ -363,7 +443,7 @@ fn start(leader: &Place, shell: &[String]) -> io::Result<Child> {
         ))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null());
+        .stderr(Stdio::piped());
     take_defaults_in(&mut command).spawn()
 }
 

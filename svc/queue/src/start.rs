@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use margay_job_launch::plan;
-use margay_svc_queue_wire::{MachineSpec, PROGRAM, Place, StoreUrl};
+use margay_svc_queue_wire::{IN_FILE, MachineSpec, PROGRAM, Place, StoreUrl};
 use margay_sys_os::credentials::set_file_mask;
 use margay_sys_os::descriptor::set_nonblocking;
 use margay_sys_os::process::{beside, host_name};
@@ -34,6 +34,8 @@ pub struct Wanted {
     pub is_system: bool,
     /// It waits until no other head leads.
     pub is_standby: bool,
+    /// It has led before.
+    pub is_back: bool,
     pub store: Option<String>,
 }
 
@@ -54,17 +56,49 @@ pub struct Waits {
 pub const NO_DATABASE: &str = "a head stands by where the queue's state is kept in a database: margay up --standby --store \
                            postgresql://user@host/database";
 
-/// The words of the remote shell: those of the machine, or as for one host.
-pub fn shell(spec: Option<&MachineSpec>) -> Vec<String> {
+/// The words of the remote shell that somebody has named for this head.
+#[must_use]
+pub fn own_shell(spec: Option<&MachineSpec>) -> Option<Vec<String>> {
     if let Some(spec) = spec.filter(|spec| !spec.hosts.is_empty()) {
-        return spec.shell.clone();
+        return Some(spec.shell.clone());
     }
     let named = std::env::var("MARGAY_RSH").unwrap_or_default();
     let words: Vec<String> = named.split_whitespace().map(str::to_owned).collect();
-    match words.is_empty() {
-        true => plan::Hosts::SHELL.map(str::to_owned).to_vec(),
-        false => words,
+    (!words.is_empty()).then_some(words)
+}
+
+/// The words of the remote shell: those of the machine, or as for one host.
+#[must_use]
+pub fn shell(spec: Option<&MachineSpec>) -> Vec<String> {
+    own_shell(spec).unwrap_or_else(|| plan::Hosts::SHELL.map(str::to_owned).to_vec())
+}
+
+/// Notes that this host has the folder: the processes that folders of jobs name are those of one.
+fn own_folder(place: &Place) -> Result<(), String> {
+    let path = place.host_file();
+    let processes = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let own = format!(
+        "{}\n{} {}",
+        host_name(),
+        machine_start()?,
+        processes.display()
+    );
+    let before = fs::read_to_string(&path).unwrap_or_default();
+    let mut jobs = fs::read_dir(place.folder.join("jobs"))
+        .into_iter()
+        .flatten();
+    // One that has another name since then is the same, and one that was started anew as well.
+    let is_other = own
+        .lines()
+        .zip(before.lines())
+        .all(|(own, before)| own != before);
+    if let (Some(host), true, Some(_)) = (before.lines().next(), is_other, jobs.next()) {
+        return Err(format!(
+            "jobs of the queue in {} run on host {host}; start it there, and let them end first: margay wait --all",
+            place.folder.display()
+        ));
     }
+    fs::write(&path, own).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 /// All that comes before the store.
@@ -86,12 +120,10 @@ pub fn prepare(wanted: &Wanted, set: &SignalSet) -> Result<Waits, String> {
     set_nonblocking(wake.as_fd()).map_err(system)?;
     set_nonblocking(woken.as_fd()).map_err(system)?;
     let url = store_url(wanted.store.as_deref(), &place)?;
-    if wanted.is_standby {
-        if url.is_none() {
-            return Err(NO_DATABASE.into());
-        }
-        remember_store(url.as_ref(), &place)?;
+    if wanted.is_standby && url.is_none() {
+        return Err(NO_DATABASE.into());
     }
+    own_folder(&place)?;
     Ok(Waits {
         listener: None,
         signals,
@@ -151,6 +183,14 @@ impl Waits {
         self.socket = socket;
         self.listener = Some(listener);
         Ok(())
+    }
+
+    /// Remembers the store for the next head of the folder.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn remember_store(&self) -> Result<(), String> {
+        remember_store(self.url.as_ref(), &self.place)
     }
 
     /// Removes what commands find.
@@ -224,7 +264,7 @@ pub fn lead(wanted: &Wanted, waits: &mut Waits, taken: Option<Store>) -> Result<
     store.set_machine(&spec.words().join("\n"))?;
     let head = Head::open(resources, hosts, store)?;
     if wanted.store.is_some() {
-        remember_store(waits.url.as_ref(), &place)?;
+        waits.remember_store()?;
     }
     waits.listen()?;
     Ok(head)
@@ -297,6 +337,8 @@ fn remember_store(url: Option<&StoreUrl>, place: &Place) -> Result<(), String> {
     let path = place.store();
     let new = place.folder.join("store.new");
     let written = match url {
+        // Beside the folder of another host, whose store would be taken without a word.
+        None if place.is_beside() => fs::write(&path, format!("{IN_FILE}\n")),
         None => match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),

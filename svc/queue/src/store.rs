@@ -33,7 +33,7 @@ use file::FileStore;
 pub use file::{FILE, log_of};
 use server::ServerStore;
 pub use server::Standby;
-pub use session::{Candidate, Left, Missing, Place, Regained, Sought};
+pub use session::{Candidate, Leader, Left, Missing, Place, Regained, Sought};
 
 /// The open store.
 #[derive(Debug)]

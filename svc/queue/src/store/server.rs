@@ -19,8 +19,8 @@ use super::entry::{
     phase_text, rules,
 };
 use super::session::{
-    At, Candidate, Left, Missing, Place, Regained, Term, begin_term, connect, failed, has_lock,
-    is_current, lock, make_schema, migrate, running, stand_by,
+    At, Candidate, Leader, Left, Missing, Place, Regained, Term, begin_term, connect, failed,
+    has_lock, is_current, lock, make_schema, migrate, running, stand_by,
 };
 
 /// The open store.
@@ -535,11 +535,11 @@ impl Standby {
             .transpose()
     }
 
-    /// Says that this head stands by; returns the place of the one that leads, when one does.
+    /// Says that this head stands by; returns the one that leads, when one of another place does.
     ///
     /// # Errors
     /// In words: the database is away, or a newer version has written it.
-    pub fn say(&mut self) -> Result<Option<Place>, String> {
+    pub fn say(&mut self) -> Result<Option<Leader>, String> {
         let (url, own) = (self.url.clone(), self.own.place.clone());
         let connection = self.connection()?;
         match is_current(connection, &url)? {

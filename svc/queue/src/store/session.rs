@@ -81,6 +81,14 @@ pub struct Left {
     pub start: String,
 }
 
+/// The head for which another one stands by.
+#[derive(Clone, Debug)]
+pub struct Leader {
+    pub place: Place,
+    /// Its machine, as words in lines.
+    pub machine: String,
+}
+
 /// A head that leads.
 #[derive(Debug)]
 pub(super) struct Term {
@@ -362,17 +370,17 @@ pub(super) fn running(connection: &Connection) -> Result<Vec<(JobId, u32)>, Fail
     Ok((0..rows.count()).filter_map(job).collect())
 }
 
-/// Says that a head stands by; returns the place of the one that leads, when one does.
+/// Says that a head stands by; returns the one that leads, when one of another place does.
 pub(super) fn stand_by(
     connection: &Connection,
     url: &StoreUrl,
     own: &Place,
-) -> Result<Option<Place>, String> {
+) -> Result<Option<Leader>, String> {
     let rows = connection
         .query(
             "WITH own AS (INSERT INTO standbys VALUES ($1, $2, now())
                 ON CONFLICT (host, folder) DO UPDATE SET seen = now())
-            SELECT host, folder FROM head",
+            SELECT host, folder, machine FROM head",
             &[&own.host, &own.folder],
         )
         .map_err(|failure| failed(url, failure))?;
@@ -381,7 +389,12 @@ pub(super) fn stand_by(
         host: row.text(0)?,
         folder: row.text(1)?,
     };
-    Ok((!place.host.is_empty()).then_some(place))
+    // What is left of a head of this place answers nothing.
+    if place.host.is_empty() || place == *own {
+        return Ok(None);
+    }
+    let machine = row.text(2)?;
+    Ok(Some(Leader { place, machine }))
 }
 
 impl Missing {
