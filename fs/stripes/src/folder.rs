@@ -100,7 +100,8 @@ impl Folder {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
                 return Err(format!(
-                    "{shown} is in use by another process; wait until that has ended"
+                    "{shown} is in use, by another process or by an operation on it that has not come back; wait until \
+                     that has ended"
                 ));
             }
             Err(fs::TryLockError::Error(error)) => {
