@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::jobs::{Built, Job, Words, mark, nothing_is_left};
-use crate::{run, scratch, stage};
+use crate::{command, run, scratch, stage};
 
 /// Hosts that are gone with the value.
 pub struct Hosts {
@@ -99,6 +99,43 @@ impl Hosts {
     /// The remote shell.
     pub fn shell(&self) -> PathBuf {
         self.folder.path().join("shell")
+    }
+
+    /// Writes a remote shell, `reach` in the folder, that reaches hosts by another one, and not
+    /// those that are switched off.
+    pub fn write_reach(&self, shell: &Path) {
+        let reach = self.folder.path().join("reach");
+        let text = format!(
+            "#!/bin/sh\nif [ -e {}/off.$1 ]; then echo no route to host >&2; exit 255; fi\nexec {} \"$@\"\n",
+            self.folder.path().display(),
+            shell.display(),
+        );
+        std::fs::write(&reach, text).expect("the folder takes files");
+        let mode = PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&reach, mode).expect("the file is ours");
+    }
+
+    fn off(&self, host: u32) -> PathBuf {
+        self.folder.path().join(format!("off.{}", self.name(host)))
+    }
+
+    /// A host cannot be reached.
+    pub fn cut_off(&self, host: u32) {
+        std::fs::write(self.off(host), "").expect("the folder takes files");
+    }
+
+    /// All processes of a host die, and it cannot be reached.
+    pub fn switch_off(&self, host: u32) {
+        self.cut_off(host);
+        let pids = run(command("ip", 10).args(["netns", "pids", &self.name(host)]));
+        for pid in String::from_utf8_lossy(&pids.stdout).split_whitespace() {
+            let _ = command("kill", 10).args(["-KILL", pid]).output();
+        }
+    }
+
+    /// It can be reached again.
+    pub fn switch_on(&self, host: u32) {
+        std::fs::remove_file(self.off(host)).expect("it was off");
     }
 
     /// The name of a host; the first one is 1.

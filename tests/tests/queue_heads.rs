@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -42,15 +41,8 @@ impl Site {
         let folder = site.hosts.folder.path();
         let run = folder.join("run");
         let own = format!("mount --bind {0}.$0 {0}", run.display());
-        let shell = format!(
-            "#!/bin/sh\nif [ -e {}/off.$1 ]; then echo no route to host >&2; exit 255; fi\nexec {} \"$@\"\n",
-            folder.display(),
-            site.hosts.shell_that(&own).display(),
-        );
+        site.hosts.write_reach(&site.hosts.shell_that(&own));
         fs::create_dir(&run).unwrap();
-        fs::write(site.path("reach"), shell).unwrap();
-        let mode = PermissionsExt::from_mode(0o755);
-        fs::set_permissions(site.path("reach"), mode).unwrap();
         for host in 1..=number {
             fs::create_dir(site.path(&format!("run.{}", site.hosts.name(host)))).unwrap();
         }
@@ -157,20 +149,6 @@ impl Site {
         let number = text.split("process ").nth(1).unwrap();
         let number: String = number.chars().take_while(char::is_ascii_digit).collect();
         PidFd::open(number.parse().unwrap()).unwrap()
-    }
-
-    /// All processes of a host die, and it cannot be reached.
-    fn switch_off(&self, host: u32) {
-        let name = self.hosts.name(host);
-        fs::write(self.path(&format!("off.{name}")), "").unwrap();
-        let pids = run(command("ip", 10).args(["netns", "pids", &name]));
-        for pid in String::from_utf8_lossy(&pids.stdout).split_whitespace() {
-            let _ = command("kill", 10).args(["-KILL", pid]).output();
-        }
-    }
-
-    fn switch_on(&self, host: u32) {
-        fs::remove_file(self.path(&format!("off.{}", self.hosts.name(host)))).unwrap();
     }
 }
 
@@ -299,14 +277,14 @@ fn jobs_of_a_host_that_is_gone_run_again_or_are_lost() {
     let lost = site.begin(1, "", "lost");
     assert!(site.lines("again")[0].starts_with(&name(1)));
     assert!(site.lines("lost")[0].starts_with(&name(1)));
-    site.switch_off(1);
+    site.hosts.switch_off(1);
     site.until_leads(2);
     site.until("the end of the lost job", || site.state(2, &lost) == "lost");
     let note = site.row(2, &lost)["note"].as_str().unwrap().to_owned();
     assert!(note.contains(&format!("host {}", name(1))), "{note}");
     site.until("the second run", || site.lines("again").len() == 2);
     assert!(site.lines("again")[1].starts_with(&name(2)));
-    site.switch_on(1);
+    site.hosts.switch_on(1);
     fs::write(site.path("go"), "").unwrap();
     let _ = site.output(2, "wait --all");
     assert_eq!(site.row(2, &again)["exit_code"], 3);
@@ -338,10 +316,10 @@ fn a_head_that_was_stopped_finds_that_another_one_leads_and_stands_by() {
     let new = site.ok(2, "submit --parsable --wait -o new -- hostname");
     assert_eq!(site.lines("new"), [name(2)], "{new}");
     // What is given up while its host cannot be reached ends there when the head is back.
-    fs::write(site.path(&format!("off.{}", name(1))), "").unwrap();
+    site.hosts.cut_off(1);
     site.ok(2, &format!("cancel {given_up}"));
     site.until("its end", || site.state(2, &given_up) == "cancelled");
-    site.switch_on(1);
+    site.hosts.switch_on(1);
     assert_eq!(site.state(2, &stays), "running");
     head.signal(margay_sys_os::signal::SIGCONT);
     site.until("the old head to stand by", || {
@@ -377,8 +355,7 @@ fn a_host_that_is_cut_off_loses_the_lead_and_what_is_given_up_ends_there() {
     site.up(2, "--standby --slots 2");
     let again = site.begin(1, "--requeue", "again");
     // The remote shell goes another way than the cable.
-    let off = site.path(&format!("off.{}", name(1)));
-    fs::write(off, "").unwrap();
+    site.hosts.cut_off(1);
     let cut = Instant::now();
     assert!(site.hosts.works("ip -n @s link set @p1 down"));
     site.until_leads(2);
@@ -390,7 +367,7 @@ fn a_host_that_is_cut_off_loses_the_lead_and_what_is_given_up_ends_there() {
     assert!(site.lines("again")[1].starts_with(&name(2)));
     // The first one runs until its host is back, and is not there twice afterwards.
     assert!(site.hosts.works("ip -n @s link set @p1 up"));
-    site.switch_on(1);
+    site.hosts.switch_on(1);
     site.until("the old head to stand by", || {
         site.ok(2, "node")
             .contains(&format!("standing by: {}", name(1)))

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -24,14 +23,7 @@ impl Queue {
         let mark = mark(&mut Command::new("true"));
         let queue = Queue { hosts, mark };
         // A host that is off cannot be reached.
-        let shell = format!(
-            "#!/bin/sh\nif [ -e {0}/off.$1 ]; then echo no route to host >&2; exit 255; fi\nexec {1} \"$@\"\n",
-            queue.hosts.folder.path().display(),
-            queue.hosts.shell().display(),
-        );
-        fs::write(queue.path("reach"), shell).unwrap();
-        let mode = PermissionsExt::from_mode(0o755);
-        fs::set_permissions(queue.path("reach"), mode).unwrap();
+        queue.hosts.write_reach(&queue.hosts.shell());
         fs::create_dir(queue.path("run")).unwrap();
         fs::create_dir(queue.path("tmp")).unwrap();
         queue
@@ -104,21 +96,6 @@ impl Queue {
         let line = listed.lines().find(|line| line.starts_with(&name));
         let words = line.unwrap_or_else(|| panic!("{name} is not in {listed}"));
         words.split_whitespace().nth(1).unwrap().to_owned()
-    }
-
-    /// All processes of a host die, and it cannot be reached.
-    fn switch_off(&self, host: u32) {
-        let name = self.hosts.name(host);
-        fs::write(self.path(&format!("off.{name}")), "").unwrap();
-        let pids = run(command("ip", 10).args(["netns", "pids", &name]));
-        for pid in String::from_utf8_lossy(&pids.stdout).split_whitespace() {
-            let _ = command("kill", 10).args(["-KILL", pid]).output();
-        }
-    }
-
-    fn switch_on(&self, host: u32) {
-        let name = self.hosts.name(host);
-        fs::remove_file(self.path(&format!("off.{name}"))).unwrap();
     }
 }
 
@@ -211,7 +188,7 @@ fn hosts_that_go_come_back_and_a_killed_head_finds_their_jobs() {
     );
 
     // A host goes: what ran there is lost, or runs again, as it asks.
-    queue.switch_off(2);
+    queue.hosts.switch_off(2);
     queue.until("the host's end", || queue.state_of(2) == "down");
     queue.until("the job's end", || queue.row(&again)["state"] == "waiting");
     assert_eq!(queue.row(&keeps)["state"], "running");
@@ -225,15 +202,15 @@ fn hosts_that_go_come_back_and_a_killed_head_finds_their_jobs() {
     );
 
     // It comes back and gets jobs.
-    queue.switch_on(2);
+    queue.hosts.switch_on(2);
     queue.until("the last job", || queue.lines("lost").len() == 1);
     assert_eq!(queue.lines("lost"), [queue.hosts.name(2)]);
-    queue.switch_off(2);
+    queue.hosts.switch_off(2);
     queue.until("the loss", || queue.row(&lost)["state"] == "lost");
     let note = queue.row(&lost)["note"].as_str().unwrap().to_owned();
     assert!(note.contains(&queue.hosts.name(2)), "{note}");
     // When it comes back once more, what jobs had there is removed.
-    queue.switch_on(2);
+    queue.hosts.switch_on(2);
     queue.until("the host", || queue.state_of(2) == "idle");
     queue.ok("cancel --all");
     run(&mut queue.margay("wait --all"));

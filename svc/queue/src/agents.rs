@@ -19,7 +19,7 @@ use margay_sys_os::descriptor::PollSet;
 use crate::agent::HostFacts;
 use crate::claim::{Claim, Claimant};
 use crate::passage::Passage;
-use crate::shell::{Remote, STARTED_WITHIN};
+use crate::shell::Remote;
 use crate::wire::{BEAT, Wire};
 
 /// After how long a host that has gone is tried again.
@@ -197,7 +197,6 @@ impl Attendance {
             Ok(remote) => remote,
             Err(text) => return (false, Some(text)),
         };
-        let begun = Instant::now();
         remote.wire.say(b'h', self.own.text().as_bytes());
         let mut facts: Option<HostFacts> = None;
         // Commands of that host.
@@ -232,11 +231,7 @@ impl Attendance {
             }
             passage.go_on(&mut remote.wire);
             remote.wire.beat();
-            let is_gone = match remote.wire.has_begun {
-                true => remote.wire.is_cut(),
-                false => !remote.wire.is_open || begun.elapsed() >= STARTED_WITHIN,
-            };
-            if is_gone {
+            if remote.is_gone() {
                 return (facts.is_some(), Some(remote.end()));
             }
         }

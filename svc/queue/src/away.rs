@@ -46,13 +46,7 @@ pub fn run(folder: &JobFolder, order: &JobOrder, away: &Away, hearing: &mut Hear
     let mut is_ended = false;
     let mut lost_output = String::new();
     loop {
-        hearing.poll.clear();
-        hearing.add_own();
-        remote.add_to(&mut hearing.poll);
-        if hearing.poll.wait(Some(BEAT / 2)).is_err() {
-            std::thread::sleep(BEAT);
-        }
-        remote.go_on();
+        hearing.wait_with(&mut remote);
         let news = hearing.news(folder);
         if news.is_end && !is_sent {
             remote.end();

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{Found, JobEnd, JobFolder, SignalWish};
 use crate::hearing::Hearing;
-use crate::shell::{Remote, STARTED_WITHIN, quoted};
+use crate::shell::{Remote, quoted};
 use crate::wire::{BEAT, Wire};
 use crate::{machine_start, now_s};
 
@@ -37,7 +37,7 @@ pub struct LeftAt {
     pub folder: PathBuf,
     /// What differed when its host had started anew; nothing where that is not known.
     pub start: String,
-    /// The words of the remote shell; none where it is this host.
+    /// The words of the remote shell.
     pub shell: Vec<String>,
     /// How long the host may be away before the job counts as lost.
     pub lost_after_s: u64,
@@ -112,16 +112,9 @@ fn session(
         quoted(&left.start)
     );
     let mut remote = Remote::start(&left.host, &left.shell, &words)?;
-    let begun = Instant::now();
     let mut is_end_said = false;
     loop {
-        hearing.poll.clear();
-        hearing.add_own();
-        remote.add_to(&mut hearing.poll);
-        if hearing.poll.wait(Some(BEAT / 2)).is_err() {
-            std::thread::sleep(BEAT);
-        }
-        remote.go_on();
+        hearing.wait_with(&mut remote);
         wanted.hear(hearing, folder);
         if remote.wire.has_begun {
             *heard = remote.wire.heard;
@@ -153,11 +146,7 @@ fn session(
             }
         }
         remote.wire.beat();
-        let is_gone = match remote.wire.has_begun {
-            true => remote.wire.is_cut(),
-            false => !remote.wire.is_open || begun.elapsed() >= STARTED_WITHIN,
-        };
-        if is_gone {
+        if remote.is_gone() {
             return Err(remote.end());
         }
     }

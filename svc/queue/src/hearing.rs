@@ -11,6 +11,7 @@ use margay_sys_os::signal::{SIGTERM, SIGUSR1, SignalFd};
 
 use crate::files::{JobFolder, SignalWish};
 use crate::line::{Message, SupervisorLine};
+use crate::shell::Remote;
 use crate::wire::{BEAT, Wire};
 
 /// After how long what failed is tried again.
@@ -104,8 +105,19 @@ impl Hearing {
         }
     }
 
+    /// The same, or until the other side of a remote shell is heard, for a moment.
+    pub fn wait_with(&mut self, remote: &mut Remote) {
+        self.poll.clear();
+        self.add_own();
+        remote.add_to(&mut self.poll);
+        if self.poll.wait(Some(BEAT / 2)).is_err() {
+            std::thread::sleep(BEAT);
+        }
+        remote.go_on();
+    }
+
     /// Adds signals and the head's line to the set.
-    pub fn add_own(&mut self) {
+    fn add_own(&mut self) {
         self.poll.add_readable(self.signals.as_fd());
         if let Some(stream) = self.line.stream() {
             self.poll.add_readable(stream);

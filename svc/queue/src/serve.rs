@@ -172,7 +172,7 @@ fn first_look(wanted: &Wanted, waits: &mut Waits) -> Result<Option<Head>, String
     };
     let mut standby = Standby::new(url, waits.candidate()?);
     let found = standby.take().and_then(|found| match found {
-        Some(store) => Ok(Some(Store::Server(Box::new(store)))),
+        Some(store) => Ok(Some(store)),
         None => standby.say().map(|_| None),
     });
     match found {

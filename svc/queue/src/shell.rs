@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use margay_job_launch::hosts::remote_words;
+use margay_job_launch::hosts::{is_this_machine, remote_words};
 use margay_svc_queue_wire::PROGRAM;
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
 use margay_sys_os::process::beside;
@@ -30,6 +30,23 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
+/// What starts this program on a host, with these words; on this one without the remote shell.
+///
+/// # Errors
+/// What the system says.
+pub fn command(host: &str, shell: &[String], words: &str) -> io::Result<Command> {
+    let program = quoted(&beside(PROGRAM)?.to_string_lossy());
+    let named: Vec<OsString> = shell.iter().map(OsString::from).collect();
+    let way = match is_this_machine(host) {
+        true => vec!["sh".into(), "-c".into()],
+        false => remote_words(host, &named),
+    };
+    let mut way = way.into_iter();
+    let mut command = Command::new(way.next().unwrap_or_default());
+    command.args(way).arg(format!("exec {program} {words}"));
+    Ok(command)
+}
+
 /// This program on another host, and the remote shell that leads there.
 #[derive(Debug)]
 pub struct Remote {
@@ -37,31 +54,22 @@ pub struct Remote {
     pub wire: Wire,
     stderr: Option<ChildStderr>,
     said: Vec<u8>,
+    begun: Instant,
 }
 
 impl Remote {
-    /// Starts the program on a host, with these words; on this one, where there are none of a
-    /// remote shell.
+    /// Starts the program on a host, with these words.
     ///
     /// # Errors
     /// In words.
     pub fn start(host: &str, shell: &[String], words: &str) -> Result<Remote, String> {
-        let named: Vec<OsString> = shell.iter().map(OsString::from).collect();
         let failed = |error: io::Error| {
             format!(
                 "cannot run '{}': {error}; install it, or name another remote shell by MARGAY_RSH",
                 shell.join(" ")
             )
         };
-        let program = beside(PROGRAM).map_err(failed)?;
-        let program = quoted(&program.to_string_lossy());
-        let way = match named.is_empty() {
-            true => vec!["sh".into(), "-c".into()],
-            false => remote_words(host, &named),
-        };
-        let mut way = way.into_iter();
-        let mut command = Command::new(way.next().unwrap_or_default());
-        command.args(way).arg(format!("exec {program} {words}"));
+        let mut command = command(host, shell, words).map_err(failed)?;
         let mut child = take_defaults_in(&mut command)
             .process_group(0)
             .stdin(Stdio::piped())
@@ -82,7 +90,18 @@ impl Remote {
             wire,
             stderr,
             said: Vec::new(),
+            begun: Instant::now(),
         })
+    }
+
+    /// Whether nothing more is to be expected of it: it has gone, is silent for too long, or has
+    /// not begun in time.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        match self.wire.has_begun {
+            true => self.wire.is_cut(),
+            false => !self.wire.is_open || self.begun.elapsed() >= STARTED_WITHIN,
+        }
     }
 
     /// Adds what it waits for to a set.
@@ -121,6 +140,7 @@ impl Remote {
             wire,
             mut said,
             stderr,
+            begun: _,
         } = self;
         drop(wire);
         drop(stderr);

@@ -8,13 +8,12 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use margay_job_launch::hosts::{is_this_machine, remote_words};
 use margay_svc_queue_wire::{Answer, MOST_BYTES, MachineSpec, PROGRAM, Request, read, write};
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::{is_trusted, peer};
@@ -24,7 +23,7 @@ use margay_sys_os::signal::{SIGCHLD, SignalFd, take_defaults_in};
 use crate::files;
 use crate::head::refuses_interactive;
 use crate::serve::unheard;
-use crate::shell::quoted;
+use crate::shell::{command, quoted};
 use crate::start::shell;
 use crate::store::{Candidate, Leader, Place, Standby, Store};
 
@@ -197,7 +196,7 @@ fn look(
     while !shared.is_over.load(Ordering::SeqCst) {
         let mut step = || -> Result<Option<Store>, String> {
             if let Some(store) = standby.take()? {
-                return Ok(Some(Store::Server(Box::new(store))));
+                return Ok(Some(store));
             }
             if is_due(&mut said, SAY) {
                 let leader = standby.say()?;
@@ -424,23 +423,9 @@ fn behind_greeting(from: &mut impl Read) -> io::Result<()> {
 
 /// Starts the program on the head's host that reaches the head there.
 fn start(leader: &Place, shell: &[String]) -> io::Result<Child> {
-    let program = beside(PROGRAM)?;
-    let way = match is_this_machine(&leader.host) {
-        true => vec!["sh".into(), "-c".into()],
-        false => remote_words(
-            &leader.host,
-            &shell.iter().map(Into::into).collect::<Vec<_>>(),
-        ),
-    };
-    let mut way = way.into_iter();
-    let mut command = Command::new(way.next().unwrap_or_default());
+    let words = format!("relay {}", quoted(&leader.folder));
+    let mut command = command(&leader.host, shell, &words)?;
     command
-        .args(way)
-        .arg(format!(
-            "exec {} relay {}",
-            quoted(&program.to_string_lossy()),
-            quoted(&leader.folder)
-        ))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

@@ -256,11 +256,6 @@ impl Head {
         }
     }
 
-    /// The words of the remote shell.
-    pub(super) fn shell(&self) -> Vec<String> {
-        self.resources.shell.clone()
-    }
-
     /// Gives a job that runs since before this head its places again.
     pub(super) fn find_parts(&self, id: JobId, runs: u32) -> Vec<Part> {
         let Some(hosts) = &self.hosts else {

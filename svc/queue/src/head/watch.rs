@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use margay_core_queue::{End, JobId};
-use margay_job_launch::hosts::is_this_machine;
 use margay_sys_os::process::PidFd;
 use margay_sys_os::signal::{SIGTERM, SIGUSR1, take_defaults_in};
 
@@ -166,10 +165,7 @@ impl Head {
             host: place.host.clone(),
             folder: JobFolder::of(Path::new(&place.folder), id, runs).path,
             start: left.start.clone(),
-            shell: match is_this_machine(&place.host) {
-                true => Vec::new(),
-                false => self.shell(),
-            },
+            shell: self.resources.shell.clone(),
             lost_after_s: self.scheduler.settings().lost_after_s,
         })
     }

@@ -14,6 +14,7 @@ use margay_svc_queue_wire::{Order, Shared, StoreUrl};
 use margay_sys_os::postgres::{Connection, Rows};
 use serde::Serialize;
 
+use super::Store;
 use super::entry::{
     Columns, Entry, Finish, KnownOrder, Ordered, RULES_SQL, SET_RULES_SQL, find_order, fixed, json,
     phase_text, rules,
@@ -523,7 +524,7 @@ impl Standby {
     ///
     /// # Errors
     /// In words: the database is away, or a newer version has written it.
-    pub fn take(&mut self) -> Result<Option<ServerStore>, String> {
+    pub fn take(&mut self) -> Result<Option<Store>, String> {
         let (url, own) = (self.url.clone(), self.own.clone());
         let connection = self.connection()?;
         if !has_lock(connection, &url).map_err(|failure| failed(&url, failure))? {
@@ -533,6 +534,7 @@ impl Standby {
         connection
             .map(|connection| ServerStore::lead(connection, &url, &own))
             .transpose()
+            .map(|store| store.map(|store| Store::Server(Box::new(store))))
     }
 
     /// Says that this head stands by; returns the one that leads, when one of another place does.
