@@ -32,6 +32,9 @@ const KNOWN: i32 = MPI_MODE_APPEND
     | MPI_MODE_UNIQUE_OPEN
     | MPI_MODE_WRONLY;
 
+/// Where the number of a file begins among the words that ranks compare.
+const NUMBER: usize = 3;
+
 impl Files<'_> {
     /// `MPI_File_open` (collective): the handle.
     ///
@@ -94,6 +97,7 @@ impl Files<'_> {
             _ => [0, 0],
         };
         let mut words = vec![class];
+        // Error and device lie before NUMBER, the number of the file from there on.
         for half in identity {
             words.extend([half as i32, (half >> 32) as i32]);
         }
@@ -111,10 +115,15 @@ impl Files<'_> {
                 "rank {rank} of those that open {what} reports {reason}"
             );
         }
-        if let Some(rank) = all
-            .iter()
-            .position(|other| other[1..known] != words[1..known])
-        {
+        // Hosts number their devices each for itself.
+        let same = |rank: u32| match self.is_near(comm, rank) {
+            true => 1..known,
+            false => NUMBER..known,
+        };
+        if let Some(rank) = (0..).zip(&all).find_map(|(rank, other)| {
+            let same = same(rank);
+            (other[same.clone()] != words[same]).then_some(rank)
+        }) {
             fail!(
                 MPI_ERR_NOT_SAME,
                 "{what} is another file at rank {rank}; name the same one at all ranks"
@@ -189,6 +198,17 @@ impl Files<'_> {
         self.table().remove(handle);
         file.comm.close_channel(self.mpi.rank());
         result
+    }
+
+    /// Whether a rank is known to be on this host.
+    fn is_near(&self, comm: &Comm, rank: u32) -> bool {
+        let own = self.mpi.rank();
+        let host = |rank| {
+            let process = comm.group.process(rank);
+            let process = process.filter(|process| *process < own.world_size());
+            process.map(|process| own.peers().host(process))
+        };
+        host(rank).is_some() && host(rank) == host(comm.rank)
     }
 
     /// `MPI_File_delete`
