@@ -3,15 +3,12 @@
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use margay_job_launch::hosts::{is_this_machine, remote_words};
+use margay_job_launch::hosts::program_on;
 use margay_svc_queue_wire::PROGRAM;
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
-use margay_sys_os::process::beside;
-use margay_sys_os::signal::take_defaults_in;
 
 use crate::wire::Wire;
 
@@ -35,16 +32,8 @@ pub fn quoted(word: &str) -> String {
 /// # Errors
 /// What the system says.
 pub fn command(host: &str, shell: &[String], words: &str) -> io::Result<Command> {
-    let program = quoted(&beside(PROGRAM)?.to_string_lossy());
-    let named: Vec<OsString> = shell.iter().map(OsString::from).collect();
-    let way = match is_this_machine(host) {
-        true => vec!["sh".into(), "-c".into()],
-        false => remote_words(host, &named),
-    };
-    let mut way = way.into_iter();
-    let mut command = Command::new(way.next().unwrap_or_default());
-    command.args(way).arg(format!("exec {program} {words}"));
-    Ok(command)
+    let shell: Vec<OsString> = shell.iter().map(OsString::from).collect();
+    program_on(host, &shell, PROGRAM, words)
 }
 
 /// This program on another host, and the remote shell that leads there.
@@ -70,8 +59,7 @@ impl Remote {
             )
         };
         let mut command = command(host, shell, words).map_err(failed)?;
-        let mut child = take_defaults_in(&mut command)
-            .process_group(0)
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

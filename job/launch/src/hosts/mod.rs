@@ -35,4 +35,6 @@ mod stage;
 pub(crate) mod task;
 pub mod wire;
 
-pub use shell::{is_here as is_this_machine, words as remote_words};
+pub use shell::{
+    is_here as is_this_machine, named as named_shell, program_on, words as remote_words,
+};

@@ -6,8 +6,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use margay_sys_os::process::beside;
 use margay_sys_os::signal;
 
+use crate::plan::Hosts;
 use crate::report::host_name;
 
 /// The word in a remote shell's words that stands for the host.
@@ -61,8 +63,50 @@ pub fn words(host: &str, shell: &[OsString]) -> Vec<OsString> {
     words
 }
 
+/// A program of this installation on another host, or on this one without the remote shell; `words`
+/// are as a shell reads them. It is not ended by a signal of the terminal.
+///
+/// # Errors
+/// When the program is not beside this one.
+pub fn program_on(
+    host: &str,
+    shell: &[OsString],
+    program: &str,
+    arguments: &str,
+) -> io::Result<Command> {
+    let mut text = exec(beside(program)?.as_os_str());
+    text.push(" ");
+    text.push(arguments);
+    let way = match is_here(host) {
+        true => vec!["sh".into(), "-c".into()],
+        false => words(host, shell),
+    };
+    let mut way = way.into_iter();
+    let mut command = Command::new(way.next().unwrap_or_default());
+    command.args(way).arg(text);
+    signal::take_defaults_in(&mut command).process_group(0);
+    Ok(command)
+}
+
+/// Returns the words of a remote shell in a text, or those of the usual one where that is empty.
+#[must_use]
+pub fn named(text: &str) -> Vec<OsString> {
+    let words: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
+    match words.is_empty() {
+        true => Hosts::SHELL.map(OsString::from).to_vec(),
+        false => words,
+    }
+}
+
 /// Returns the command for a shell on the other host.
 fn remote_command(program: &OsStr) -> OsString {
+    let mut command = exec(program);
+    command.push(" agent");
+    command
+}
+
+/// The beginning of a command that is a program.
+fn exec(program: &OsStr) -> OsString {
     let mut command = b"exec '".to_vec();
     for &byte in program.as_bytes() {
         match byte {
@@ -70,7 +114,7 @@ fn remote_command(program: &OsStr) -> OsString {
             byte => command.push(byte),
         }
     }
-    command.extend_from_slice(b"' agent");
+    command.push(b'\'');
     OsString::from_vec(command)
 }
 
