@@ -47,13 +47,9 @@ pub fn wanted(segments: &[RunOptions]) -> Result<Option<FilesOptions>, String> {
             "-pfs differs between the programs; a job has one file system, so name it once".into(),
         );
     }
-    let elsewhere = |own: &RunOptions| {
-        let list = own.host.as_ref().or(own.host_file.as_ref());
-        list.is_some_and(|list| !list.is_here())
-    };
-    if segments.iter().any(elsewhere) {
+    if segments.iter().any(|own| own.join.join.is_some()) {
         return Err(
-            "-pfs: the file system is mounted on this host only; leave it or the hosts out".into(),
+            "-pfs: hosts that join with -join cannot mount the file system; name the hosts by -host".into(),
         );
     }
     Ok(Some(first.files.clone()))
@@ -73,6 +69,20 @@ impl JobFiles {
         }
         if let Some(parity) = options.parity {
             words.extend(["--parity".into(), parity.to_string().into()]);
+        }
+        if let Some(hosts) = &job.hosts {
+            let all = [std::slice::from_ref(&hosts.list), &hosts.of_programs].concat();
+            let mut names: Vec<&str> = all.iter().flatten().map(|(name, _)| &**name).collect();
+            names.sort_unstable();
+            names.dedup();
+            words.extend(["--hosts".into(), names.join(",").into()]);
+            let shell: Vec<_> = (hosts.shell.iter())
+                .map(|word| word.to_string_lossy())
+                .collect();
+            words.extend(["--launcher-exec".into(), shell.join(" ").into()]);
+            if let Some((first, last)) = hosts.ports {
+                words.extend(["--port-range".into(), format!("{first}:{last}").into()]);
+            }
         }
         words.push("--".into());
         let named = options.pfs.as_ref().map_or(&b""[..], |all| all.as_bytes());

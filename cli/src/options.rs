@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, ValueHint};
 use margay_job_launch::plan::{Gpus, OnDeadlock, StdinTo};
+use margay_svc_pfs_options::port_range;
 
 use crate::hosts::{HostList, host_file, hosts};
 use crate::join::{AgentOptions, JoinOptions};
@@ -19,7 +20,7 @@ use crate::queue_options::{
 use crate::system_options::{KillOptions, MakeOptions, PsOptions};
 use crate::values::{
     CoreList, Names, NodeList, OutputOption, core_list, cores_each, gpus, names, network,
-    node_list, on_deadlock, output, port_range, process_id, ranks, seconds, stdin_to,
+    node_list, on_deadlock, output, process_id, ranks, seconds, stdin_to,
 };
 
 /// What `--version` says after the command's name.

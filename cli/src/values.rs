@@ -41,18 +41,6 @@ pub fn ranks(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Reads a range of ports, `FIRST:LAST` or `FIRST-LAST`.
-///
-/// # Errors
-/// When it is none.
-pub fn port_range(text: &str) -> Result<(u16, u16), String> {
-    let parts = text.split_once([':', '-']).unwrap_or((text, text));
-    match (parts.0.parse(), parts.1.parse()) {
-        (Ok(first), Ok(last)) if first > 0 && first <= last => Ok((first, last)),
-        _ => Err("this is not a range of ports; write: 40000:40100".into()),
-    }
-}
-
 /// Reads a network between hosts.
 ///
 /// # Errors

@@ -1,9 +1,10 @@
 //! Hosts on one machine: network namespaces on a bridge, which only root can make. The "remote
 //! shell" enters them.
 
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,8 @@ use crate::{command, run, scratch, stage};
 
 /// Hosts that are gone with the value.
 pub struct Hosts {
+    /// Processes that keep the hosts' own mounts.
+    keepers: Vec<Child>,
     tag: String,
     /// How many there are.
     pub number: u32,
@@ -29,6 +32,7 @@ impl Hosts {
             NEXT.fetch_add(1, Ordering::Relaxed)
         );
         let hosts = Hosts {
+            keepers: Vec::new(),
             tag,
             number,
             folder: scratch(),
@@ -51,13 +55,61 @@ impl Hosts {
         Some(hosts)
     }
 
+    /// Makes hosts each of which has mounts of its own, which stay from one command to the next.
+    pub fn with_mounts(number: u32) -> Option<Hosts> {
+        let mut hosts = Hosts::make(number)?;
+        for host in 1..=number {
+            let name = hosts.name(host);
+            let mut keeper = Command::new("ip")
+                .args(["netns", "exec", &name, "unshare", "-m", "-u", "sh", "-c"])
+                .arg(format!("hostname {name} && echo ready && exec sleep 600"))
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("iproute2 is there");
+            let mut ready = [0; 6];
+            let stdout = keeper.stdout.as_mut().expect("a pipe");
+            stdout.read_exact(&mut ready).expect("it has begun");
+            let pid = hosts.folder.path().join(format!("keeper.{name}"));
+            std::fs::write(pid, keeper.id().to_string()).expect("the folder takes files");
+            hosts.keepers.push(keeper);
+        }
+        let enter = format!(
+            "#!/bin/sh\nhost=$1; shift\nexec nsenter -t $(cat {}/keeper.$host) -n -m -u sh -c 'echo welcome to $0; exec \
+             sh -c \"$1\"' \"$host\" \"$*\"\n",
+            hosts.folder.path().display()
+        );
+        hosts.write_script(&hosts.shell(), &enter);
+        Some(hosts)
+    }
+
+    /// A command of the shell on a host, whose first line of output is the shell's welcome.
+    pub fn on(&self, host: u32, text: &str) -> Command {
+        let mut command = command(self.shell(), 110);
+        command.arg(self.name(host)).arg(text);
+        command
+    }
+
+    /// What such a command prints, which succeeds.
+    pub fn said(&self, host: u32, text: &str) -> String {
+        let output = run(&mut self.on(host, text));
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "host {host}: {text}: {err}");
+        let out = String::from_utf8(output.stdout).expect("text");
+        let (_welcome, said) = out.split_once('\n').expect("a welcome");
+        said.to_owned()
+    }
+
     fn write_shell(&self, shell: &Path, first: &str) {
         let script = format!(
             "#!/bin/sh\nhost=$1; shift\nexec ip netns exec \"$host\" unshare -u sh -c 'hostname \"$0\"; echo welcome to $0; {first}; exec sh -c \"$1\"' \"$host\" \"$*\"\n"
         );
-        std::fs::write(shell, script).expect("the folder takes files");
+        self.write_script(shell, &script);
+    }
+
+    fn write_script(&self, path: &Path, text: &str) {
+        std::fs::write(path, text).expect("the folder takes files");
         let mode = PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(shell, mode).expect("the file is ours");
+        std::fs::set_permissions(path, mode).expect("the file is ours");
     }
 
     /// A remote shell that runs a command first, in the mount namespace that the host has then.
@@ -110,9 +162,7 @@ impl Hosts {
             self.folder.path().display(),
             shell.display(),
         );
-        std::fs::write(&reach, text).expect("the folder takes files");
-        let mode = PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&reach, mode).expect("the file is ours");
+        self.write_script(&reach, &text);
     }
 
     fn off(&self, host: u32) -> PathBuf {
@@ -208,6 +258,11 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
+        for keeper in &mut self.keepers {
+            // It may have been killed with its host.
+            let _ = keeper.kill();
+            let _ = keeper.wait();
+        }
         for host in 1..=self.number {
             self.works(&format!("ip netns del @h{host}"));
         }

@@ -175,6 +175,16 @@ impl Store {
         self.commit_if_many()
     }
 
+    /// Writes all of the bytes behind the end, as no other append does at the same time.
+    ///
+    /// # Errors
+    /// When there is no space, or too few directories are left.
+    pub fn append(&self, ino: u64, bytes: &[u8]) -> Result<()> {
+        let data = self.file(ino)?;
+        let _appending = lock(&data.appending);
+        self.write(ino, data.size.load(Ordering::SeqCst), bytes)
+    }
+
     /// Does something again when a directory was full, after what was freed is free.
     pub(crate) fn with_room<T>(&self, job: impl Fn() -> Result<T>) -> Result<T> {
         match job() {

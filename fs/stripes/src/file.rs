@@ -33,6 +33,8 @@ pub struct FileData {
     pub writers: Writers,
     /// Where the last reads ended.
     pub streams: Mutex<Vec<u64>>,
+    /// Who writes behind the end.
+    pub appending: Mutex<()>,
 }
 
 impl FileData {
@@ -54,6 +56,7 @@ impl FileData {
             }),
             writers: Writers::default(),
             streams: Mutex::default(),
+            appending: Mutex::default(),
         }
     }
 }

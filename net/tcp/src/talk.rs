@@ -241,6 +241,12 @@ impl Talk {
         self.output.len()
     }
 
+    /// Whether the other host has not answered for some seconds although something is on its way.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        sockets::is_unanswered(&self.stream, SILENCE)
+    }
+
     /// Says that nothing more will be sent.
     ///
     /// # Errors

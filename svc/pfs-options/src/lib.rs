@@ -75,9 +75,11 @@ pub enum Action {
               value_parser = ["relative", "always", "never"])]
         atime: String,
         #[command(flatten)]
+        sharing: Sharing,
+        #[command(flatten)]
         serving: Serving,
     },
-    /// Unmount a parallel file system; its service goes on
+    /// Unmount a parallel file system, on all hosts; its service goes on
     Umount {
         /// The parallel file system
         name: String,
@@ -197,6 +199,13 @@ pub enum Action {
         #[arg(long)]
         owned: bool,
     },
+    /// Mount a file system of another host, which hands over how that is reached
+    #[command(hide = true)]
+    Attach {
+        /// Stay until it is unmounted
+        #[arg(long)]
+        keep: bool,
+    },
     /// Make a file system for the time of a job, as `mpiexec -pfs` does
     #[command(hide = true)]
     Job(JobOptions),
@@ -217,9 +226,33 @@ pub struct JobOptions {
     /// The directory of the mount and the registry, which is made without this
     #[arg(long)]
     pub base: Option<PathBuf>,
+    #[command(flatten)]
+    pub sharing: Sharing,
     /// Where its stripe directories are made; none: temporary ones
     #[arg(value_hint = ValueHint::DirPath)]
     pub directories: Vec<PathBuf>,
+}
+
+/// Which hosts have it.
+#[derive(Clone, Debug, Args)]
+pub struct Sharing {
+    /// Mount it on these hosts, at the same path on each of them, and on this one only where it is
+    /// among them; their names are parted by commas
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
+    pub hosts: Vec<String>,
+    /// The remote shell, with its options [default: ssh -x -o BatchMode=yes -o ConnectTimeout=10]
+    #[arg(
+        long,
+        env = "MARGAY_RSH",
+        value_name = "COMMAND",
+        hide_env_values = true
+    )]
+    pub launcher_exec: Option<String>,
+    /// The ports at the first free one of which the service is reached by other hosts, for
+    /// firewalls
+    /// [default: any]
+    #[arg(long, value_name = "FIRST:LAST", value_parser = port_range)]
+    pub port_range: Option<(u16, u16)>,
 }
 
 /// How the service works.
@@ -230,6 +263,18 @@ pub struct Serving {
     #[arg(long, value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub deadline: u64,
+}
+
+/// Reads a range of ports, or one port.
+///
+/// # Errors
+/// When it is none.
+pub fn port_range(text: &str) -> Result<(u16, u16), String> {
+    let parts = text.split_once([':', '-']).unwrap_or((text, text));
+    match (parts.0.parse(), parts.1.parse()) {
+        (Ok(first), Ok(last)) if first > 0 && first <= last => Ok((first, last)),
+        _ => Err("this is not a range of ports; write: 40000:40100".into()),
+    }
 }
 
 /// Reads a number of bytes such as 64K or 1M.

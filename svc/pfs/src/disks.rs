@@ -1,14 +1,23 @@
 //! Opening stripe directories: what is done with them has a deadline, and is counted.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use margay_fs_stripes::{Counted, Disk, Folder, Health, Traffic, Watched, in_time};
+use margay_job_launch::hosts::named_shell;
 
+use crate::hosts::disk::Remote;
+use crate::hosts::door::Entrance;
+use crate::hosts::invite;
+use crate::hosts::program::Why;
+use crate::hosts::reach::Wish;
 use crate::lock::lock;
+use crate::registry::elsewhere;
 use crate::show;
 
 /// How long letting a stripe directory go may take.
@@ -32,23 +41,38 @@ impl Refusal {
 
 /// The stripe directories that were opened.
 pub struct Disks {
+    /// The name of the file system.
+    name: String,
     deadline: Duration,
     traffic: Mutex<BTreeMap<String, Arc<Traffic>>>,
     opened: Mutex<Vec<Weak<Folder>>>,
+    remotes: Mutex<Vec<Weak<Remote>>>,
+    /// Where hosts reach this process, once one has to.
+    entrance: Mutex<Option<Arc<Entrance>>>,
 }
 
 impl Disks {
     /// Operations that take longer than `deadline` fail.
-    pub fn new(deadline: Duration) -> Disks {
+    pub fn new(name: &str, deadline: Duration) -> Disks {
         Disks {
+            name: name.to_owned(),
             deadline,
             traffic: Mutex::default(),
             opened: Mutex::default(),
+            remotes: Mutex::default(),
+            entrance: Mutex::default(),
         }
     }
 
     /// Opens a stripe directory.
     pub fn open(&self, path: &str) -> Result<Arc<dyn Disk>, Refusal> {
+        if let Some((host, there)) = elsewhere(path) {
+            let opened = self.there(path, host, there, false);
+            return opened.map_err(|why| match why.is_in_use {
+                true => Refusal::InUse(why.text),
+                false => Refusal::Unusable(why.text),
+            });
+        }
         let owned = path.to_owned();
         let opened = in_time(self.deadline, move || {
             let path = Path::new(&owned);
@@ -63,10 +87,75 @@ impl Disks {
 
     /// Makes a stripe directory.
     pub fn create(&self, path: &str) -> Result<Arc<dyn Disk>, String> {
+        if let Some((host, there)) = elsewhere(path) {
+            return self.there(path, host, there, true).map_err(|why| why.text);
+        }
         let owned = path.to_owned();
         let made = in_time(self.deadline, move || Folder::create(Path::new(&owned)));
         let made = made.map_err(|error| format!("{path}: {error}"))?;
         Ok(self.take(path, made?))
+    }
+
+    /// Removes what `create` has made, or what is not wanted any more.
+    pub fn remove(&self, path: &str) {
+        match elsewhere(path) {
+            None => Folder::remove(Path::new(path)),
+            Some((host, there)) => {
+                let wish = Wish::Removal { path: there.into() };
+                // What is left there is found by who wants to use it.
+                let _ = self.ask(host, &wish, 0);
+            }
+        }
+    }
+
+    /// Opens or makes a stripe directory on another host.
+    fn there(
+        &self,
+        path: &str,
+        host: &str,
+        there: &str,
+        is_new: bool,
+    ) -> Result<Arc<dyn Disk>, Why> {
+        let failed = |text: &dyn Display| Why::from(format!("{path}: {text}"));
+        let entrance = self.entrance().map_err(|error| failed(&error))?;
+        let (session, remote) = Remote::begin(&entrance).map_err(|error| failed(&error))?;
+        let wish = Wish::Directory {
+            path: there.into(),
+            is_new,
+        };
+        self.ask(host, &wish, session).map_err(|why| Why {
+            text: format!("host {host}: {}", why.text),
+            ..why
+        })?;
+        let remote = Arc::new(remote);
+        let mut remotes = lock(&self.remotes);
+        remotes.retain(|remote| remote.strong_count() > 0);
+        remotes.push(Arc::downgrade(&remote));
+        drop(remotes);
+        Ok(self.counted(path, remote))
+    }
+
+    fn ask(&self, host: &str, wish: &Wish, session: u64) -> Result<(), Why> {
+        let entrance = self
+            .entrance()
+            .map_err(|error| Why::from(error.to_string()))?;
+        let shell = named_shell(&std::env::var("MARGAY_RSH").unwrap_or_default());
+        let text = format!(
+            "{}name {}\n{}session {session:x}\n",
+            entrance.lines(),
+            self.name,
+            wish.line()
+        );
+        invite::ask(host, &shell, &text)
+    }
+
+    /// Where hosts reach this process for their directories.
+    fn entrance(&self) -> io::Result<Arc<Entrance>> {
+        let mut entrance = lock(&self.entrance);
+        if let Some(entrance) = &*entrance {
+            return Ok(Arc::clone(entrance));
+        }
+        Ok(Arc::clone(entrance.insert(Entrance::open(None)?)))
     }
 
     fn take(&self, path: &str, folder: Folder) -> Arc<dyn Disk> {
@@ -75,7 +164,10 @@ impl Disks {
         opened.retain(|folder| folder.strong_count() > 0);
         opened.push(Arc::downgrade(&folder));
         drop(opened);
-        let mut disk: Arc<dyn Disk> = folder;
+        self.counted(path, folder)
+    }
+
+    fn counted(&self, path: &str, mut disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
         if !disk.is_memory() {
             disk = Arc::new(Watched::new(disk, self.deadline));
         }
@@ -94,6 +186,15 @@ impl Disks {
         for folder in folders {
             // One that hangs is in nobody's way.
             let _ = in_time(RELEASED_WITHIN, move || folder.release());
+        }
+        let remotes: Vec<Arc<Remote>> = (lock(&self.remotes).iter())
+            .filter_map(Weak::upgrade)
+            .collect();
+        for remote in &remotes {
+            remote.end();
+        }
+        for remote in &remotes {
+            remote.wait_for_end(RELEASED_WITHIN);
         }
     }
 

@@ -3,6 +3,8 @@
 //! The kernel checks permissions (`default_permissions`) and keeps locks; data is never kept in its
 //! page cache, except for what a program maps.
 
+mod attributes;
+mod pins;
 mod values;
 
 use std::ffi::OsStr;
@@ -22,15 +24,17 @@ use margay_fs_stripes::{Allocating, Entry, Fault, Known, Making, Renaming, Setti
 
 use crate::clients::{Clients, Kind};
 use crate::near::Near;
-pub use values::now;
+use attributes::{bytes, is_foreign};
+use pins::Pins;
+pub use values::{AccessTimes, now};
 use values::{attr, chosen, errno, file_type};
 
 /// The extended attribute that says how files are spread: bytes of a unit and units of a row.
 /// MPI-IO asks for it.
 pub const LAYOUT: &str = "system.margay.layout";
 
-/// How long the kernel may keep names and attributes: there is one mount, and nobody else changes
-/// them.
+/// How long the kernel may keep names and attributes where there is one mount, because nobody else
+/// changes them.
 const KEPT: Duration = Duration::from_secs(1);
 
 /// Longest request.
@@ -55,6 +59,14 @@ pub struct Mounted {
     times: AccessTimes,
     clients: Arc<Clients>,
     near: Near,
+    /// Where this is one mount of several.
+    shared: Option<Shared>,
+}
+
+/// One mount of several, which other hosts have.
+struct Shared {
+    most_bytes: u32,
+    pins: Pins,
 }
 
 impl Mounted {
@@ -65,6 +77,48 @@ impl Mounted {
             times,
             clients,
             near: Near::default(),
+            shared: None,
+        }
+    }
+
+    /// The same as one mount of several: the kernel keeps nothing, as others change names and
+    /// files, and asks for at most `most_bytes` at a time.
+    pub fn shared(
+        store: Arc<Store>,
+        times: AccessTimes,
+        clients: Arc<Clients>,
+        most_bytes: u32,
+    ) -> Mounted {
+        Mounted {
+            shared: Some(Shared {
+                most_bytes,
+                pins: Pins::default(),
+            }),
+            ..Mounted::new(store, times, clients)
+        }
+    }
+
+    fn kept(&self) -> Duration {
+        match self.shared {
+            Some(_) => Duration::ZERO,
+            None => KEPT,
+        }
+    }
+
+    /// Notes that the kernel refers to an inode.
+    fn pin(&self, ino: u64) {
+        if let Some(shared) = &self.shared {
+            shared.pins.add(ino);
+        }
+    }
+
+    fn entry(&self, done: margay_fs_stripes::Result<Known>, reply: ReplyEntry) {
+        match done {
+            Ok(known) => {
+                self.pin(known.ino);
+                reply.entry(&self.kept(), &attr(&known), Generation(0));
+            }
+            Err(fault) => reply.error(errno(fault)),
         }
     }
 
@@ -99,7 +153,10 @@ impl Mounted {
             Kind::Read(bytes) | Kind::Write(bytes) => bytes <= SMALL,
             Kind::Other => true,
         };
-        self.near.serves(request.pid(), is_small);
+        // The process of another host's kernel is none of this one's.
+        if self.shared.is_none() {
+            self.near.serves(request.pid(), is_small);
+        }
         self.clients.count(request.uid(), request.pid(), kind);
     }
 
@@ -117,19 +174,18 @@ fn empty(done: margay_fs_stripes::Result<()>, reply: ReplyEmpty) {
     }
 }
 
-fn entry(done: margay_fs_stripes::Result<Known>, reply: ReplyEntry) {
-    match done {
-        Ok(known) => reply.entry(&KEPT, &attr(&known), Generation(0)),
-        Err(fault) => reply.error(errno(fault)),
-    }
-}
-
 /// Data goes past the page cache, and the store decides which writes come one after the other.
 const OPENED: FopenFlags =
     FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
 
 /// The flag of an open file whose reads are not noted, of Linux.
 const NO_ACCESS_TIME: i32 = 0o1_000_000;
+
+/// The flag of an open file that must be new.
+const EXCLUSIVE: i32 = 0o200;
+
+/// The flag of an open file that is written at its end.
+const AT_END: i32 = 0o2000;
 
 /// Flags of `fallocate` and values of `lseek`, of Linux.
 const KEEP_SIZE: i32 = 1;
@@ -138,66 +194,59 @@ const ZERO_RANGE: i32 = 16;
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
-/// Which reads are noted in the time of the last access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessTimes {
-    /// Those after a change, and one a day.
-    Relative,
-    Always,
-    Never,
-}
-
-impl AccessTimes {
-    /// By its name among the options.
-    pub fn named(name: &str) -> Option<AccessTimes> {
-        match name {
-            "relative" => Some(AccessTimes::Relative),
-            "always" => Some(AccessTimes::Always),
-            "never" => Some(AccessTimes::Never),
-            _ => None,
-        }
-    }
-}
-
 impl Filesystem for Mounted {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let wanted = [
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_DONT_MASK,
             InitFlags::FUSE_POSIX_ACL,
         ];
-        for flag in wanted {
+        let of_several = match self.shared {
+            // Locks are those of all hosts.
+            Some(_) => InitFlags::FUSE_POSIX_LOCKS | InitFlags::FUSE_FLOCK_LOCKS,
+            None => InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO,
+        };
+        for flag in wanted.into_iter().chain(of_several.iter()) {
             // An older kernel does without.
             let _ = config.add_capabilities(flag);
         }
-        let _ = config.set_max_write(MOST_BYTES);
+        let most = self.shared.as_ref().map_or(MOST_BYTES, |s| s.most_bytes);
+        let _ = config.set_max_write(most);
         let _ = config.set_max_background(64);
         Ok(())
     }
 
     fn destroy(&mut self) {
-        self.store.forget_all();
+        match &self.shared {
+            None => self.store.forget_all(),
+            Some(shared) => {
+                for (ino, count) in shared.pins.take() {
+                    self.store.forget(ino, count);
+                }
+            }
+        }
         // What cannot be written is reported by the service's timer.
         let _ = self.store.sync();
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.count(request, Kind::Other);
-        entry(self.store.lookup(parent.0, name.as_bytes()), reply);
+        self.entry(self.store.lookup(parent.0, name.as_bytes()), reply);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, count: u64) {
+        if let Some(shared) = &self.shared {
+            shared.pins.remove(ino.0, count);
+        }
         self.store.forget(ino.0, count);
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.count(request, Kind::Other);
         match self.store.getattr(ino.0) {
-            Ok(known) => reply.attr(&KEPT, &attr(&known)),
+            Ok(known) => reply.attr(&self.kept(), &attr(&known)),
             Err(fault) => reply.error(errno(fault)),
         }
     }
@@ -239,7 +288,7 @@ impl Filesystem for Mounted {
             now: 0,
         };
         match self.store.setattr(ino.0, &how, size) {
-            Ok(known) => reply.attr(&KEPT, &attr(&known)),
+            Ok(known) => reply.attr(&self.kept(), &attr(&known)),
             Err(fault) => reply.error(errno(fault)),
         }
     }
@@ -272,7 +321,7 @@ impl Filesystem for Mounted {
             rdev,
             ..Making::default()
         };
-        entry(self.store.make(parent.0, name.as_bytes(), &how), reply);
+        self.entry(self.store.make(parent.0, name.as_bytes(), &how), reply);
     }
 
     fn mkdir(
@@ -292,7 +341,7 @@ impl Filesystem for Mounted {
             gid: request.gid(),
             ..Making::default()
         };
-        entry(self.store.make(parent.0, name.as_bytes(), &how), reply);
+        self.entry(self.store.make(parent.0, name.as_bytes(), &how), reply);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -321,7 +370,7 @@ impl Filesystem for Mounted {
             target: target.as_os_str().as_bytes().to_vec(),
             ..Making::default()
         };
-        entry(self.store.make(parent.0, name.as_bytes(), &how), reply);
+        self.entry(self.store.make(parent.0, name.as_bytes(), &how), reply);
     }
 
     fn rename(
@@ -350,7 +399,7 @@ impl Filesystem for Mounted {
     }
 
     fn link(&self, _: &Request, ino: INodeNo, to: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        entry(self.store.link(ino.0, to.0, name.as_bytes()), reply);
+        self.entry(self.store.link(ino.0, to.0, name.as_bytes()), reply);
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -398,12 +447,20 @@ impl Filesystem for Mounted {
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         self.count(request, Kind::Write(data.len()));
-        let mut done = self.store.write(ino.0, offset, data);
+        // The kernel knows the end of the file as it was: another host may have moved it. What was
+        // mapped has a place.
+        let is_at_end = self.shared.is_some()
+            && flags.0 & AT_END != 0
+            && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let mut done = match is_at_end {
+            true => self.store.append(ino.0, data),
+            false => self.store.write(ino.0, offset, data),
+        };
         if done.is_ok() && write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             done = self.store.kill_ids(ino.0);
         }
@@ -599,7 +656,7 @@ impl Filesystem for Mounted {
         name: &OsStr,
         mode: u32,
         umask: u32,
-        _: i32,
+        flags: i32,
         reply: ReplyCreate,
     ) {
         self.count(request, Kind::Other);
@@ -612,44 +669,16 @@ impl Filesystem for Mounted {
         };
         match self.store.make(parent.0, name.as_bytes(), &how) {
             Ok(known) => {
-                reply.created(&KEPT, &attr(&known), Generation(0), FileHandle(0), OPENED);
+                self.pin(known.ino);
+                let kept = self.kept();
+                reply.created(&kept, &attr(&known), Generation(0), FileHandle(0), OPENED);
+            }
+            // Another host has made it since the kernel looked: it looks again, and opens that one
+            // as its permissions allow.
+            Err(Fault::Exists) if self.shared.is_some() && flags & EXCLUSIVE == 0 => {
+                reply.error(Errno::ESTALE);
             }
             Err(fault) => reply.error(errno(fault)),
         }
-    }
-}
-
-impl Mounted {
-    /// Lays out an empty file, or new files in a directory, for its owner: bytes of a unit and
-    /// units in a row, 0 for what the file system has. The kernel does not look at who sets an
-    /// attribute of the system.
-    fn set_stripes(&self, user: u32, ino: u64, value: &[u8]) -> margay_fs_stripes::Result<()> {
-        let owner = self.store.getattr(ino)?.attr.uid;
-        if user != owner && user != 0 {
-            return Err(Fault::Refused);
-        }
-        let text = std::str::from_utf8(value).ok();
-        let numbers = text.and_then(|text| text.split_once(' '));
-        let number = |text: &str| text.parse::<usize>().ok();
-        let numbers = numbers.and_then(|(unit, data)| number(unit).zip(number(data)));
-        let (unit, data) = numbers.ok_or(Fault::Invalid)?;
-        let said = |number| Some(number).filter(|number| *number > 0);
-        self.store.set_stripes(ino, said(unit), said(data))
-    }
-}
-
-/// Whether an extended attribute is one of the system's that is not known here.
-fn is_foreign(name: &OsStr) -> bool {
-    let lists = [&b"system.posix_acl_access"[..], b"system.posix_acl_default"];
-    name.as_bytes().starts_with(b"system.") && !lists.contains(&name.as_bytes())
-}
-
-/// Answers with bytes, or with how many there are.
-fn bytes(found: margay_fs_stripes::Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
-    match found {
-        Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),
-        Ok(bytes) if bytes.len() > size as usize => reply.error(Errno::ERANGE),
-        Ok(bytes) => reply.data(&bytes),
-        Err(fault) => reply.error(errno(fault)),
     }
 }

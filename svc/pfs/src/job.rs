@@ -14,14 +14,15 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use margay_core_stripes::Layout;
-use margay_svc_pfs_options::{JobOptions, PROGRAM};
+use margay_job_launch::hosts::is_this_machine;
+use margay_svc_pfs_options::{JobOptions, PROGRAM, Sharing};
 use margay_sys_os::descriptor::PollSet;
-use margay_sys_os::process::{beside, lead_session};
+use margay_sys_os::process::{beside, host_name, lead_session};
 use margay_sys_os::signal::{SIGHUP, SIGINT, SIGTERM, SignalFd, SignalSet};
 
 use crate::leftovers::{self, Held, MOUNT, NAME, PREFIX, STATE, STRIPES, new_directory};
 use crate::registry::Known;
-use crate::{ask, clear_dead, connect, drain, make, mounts, serve_for};
+use crate::{ask, clear_dead, connect, drain, make, mounts, serve_for, share};
 
 /// Stripe directories where none are named.
 const TEMPORARY: usize = 4;
@@ -47,6 +48,7 @@ pub const READY: &str = "ready";
 struct Files {
     known: Known,
     mount: PathBuf,
+    sharing: Sharing,
     service: Child,
 }
 
@@ -174,9 +176,15 @@ fn begin(options: &JobOptions, base: &Path, held: &mut Held) -> Result<Files, St
         .map_err(|error| format!("cannot make {}: {error}", mount.display()))?;
     let known = make(NAME, &stripes, layout, &[])?;
     let service = serve_for(&known, DEADLINE, true)?;
+    let mut sharing = options.sharing.clone();
+    let has_this = sharing.hosts.iter().any(|host| is_this_machine(host));
+    if !sharing.hosts.is_empty() && !has_this {
+        sharing.hosts.push(host_name());
+    }
     let mut files = Files {
         known,
         mount,
+        sharing,
         service,
     };
     // From now on there is something to be copied.
@@ -196,11 +204,13 @@ fn try_to_write_in(folder: &Path) -> io::Result<()> {
 }
 
 impl Files {
+    /// Mounts it here, or on the hosts of the job and here, where it is copied from.
     fn mount(&self) -> Result<(), String> {
-        ask(
-            &self.known,
-            &["mount", &self.mount.to_string_lossy(), "relative"],
-        )
+        let path = self.mount.to_string_lossy();
+        if self.sharing.hosts.is_empty() {
+            return ask(&self.known, &["mount", &path, "relative"]);
+        }
+        share(&self.known, &path, "relative", &self.sharing, true)
     }
 
     /// Copies everything to `to`; where the service has died, by a new one.
@@ -218,6 +228,9 @@ impl Files {
                 options.launcher
             );
             clear_dead(&self.known)?;
+            // Where hosts shared it, the others are not wanted any more.
+            self.sharing.hosts.clear();
+            mounts::clear_dead_at(NAME, &self.mount)?;
             self.service = serve_for(&self.known, DEADLINE, true)?;
             self.mount()?;
         }
@@ -249,6 +262,14 @@ impl Files {
     /// Unmounts, also when something uses it still.
     fn unmount(&self) {
         let end = Instant::now() + LEFT_WITHIN;
+        if !self.sharing.hosts.is_empty() {
+            while ask(&self.known, &["umount"]).is_err() && Instant::now() < end {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            // Where all have gone, that is refused.
+            let _ = ask(&self.known, &["umount", "lazy"]);
+            return;
+        }
         while mounts::unmount(&self.mount, false).is_err() {
             if !mounts::of(NAME).contains(&self.mount) {
                 return;

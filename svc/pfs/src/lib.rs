@@ -7,9 +7,11 @@ mod clients;
 mod disks;
 mod drain;
 mod fuse;
+mod hosts;
 mod job;
 mod leftovers;
 mod lock;
+mod mounting;
 mod mounts;
 mod near;
 mod quotas;
@@ -33,10 +35,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::FromArgMatches;
+use disks::Disks;
+use hosts::reach::Wish;
 use margay_core_stripes::Layout;
-use margay_fs_stripes::{Disk, Folder, Owner, Store, StoreMaking};
+use margay_fs_stripes::{Disk, Owner, Store, StoreMaking};
+use margay_job_launch::hosts::named_shell;
 pub use margay_svc_pfs_options::PROGRAM;
-use margay_svc_pfs_options::{Action, PfsOptions, command};
+use margay_svc_pfs_options::{Action, PfsOptions, Sharing, command};
 use margay_sys_os::process::{beside, open_log};
 use registry::Known;
 use wire::Answer;
@@ -98,11 +103,14 @@ fn run(action: Action) -> Result<(), String> {
             name,
             directory,
             atime,
+            sharing,
             serving,
         } => {
             let known = registry::find(&name)?;
-            mount(&known, &directory, &atime, serving.deadline)
+            mount(&known, &directory, &atime, &sharing, serving.deadline)
         }
+        Action::Attach { keep: true } => hosts::program::keep(),
+        Action::Attach { keep: false } => hosts::program::start(),
         Action::Stop { name } => {
             show_kept(io::stderr());
             ask_or_clear(&registry::find(&name)?, "stop")
@@ -171,9 +179,23 @@ fn run(action: Action) -> Result<(), String> {
 }
 
 /// Mounts a file system at a directory; its service is started where it does not run.
-fn mount(known: &Known, directory: &Path, atime: &str, deadline: u64) -> Result<(), String> {
+fn mount(
+    known: &Known,
+    directory: &Path,
+    atime: &str,
+    sharing: &Sharing,
+    deadline: u64,
+) -> Result<(), String> {
     let shown = directory.display();
     clear_dead(known)?;
+    if !sharing.hosts.is_empty() {
+        let path = std::path::absolute(directory).ok();
+        let path = path.and_then(|path| path.into_os_string().into_string().ok());
+        let path = path.ok_or_else(|| format!("cannot mount at {shown}: its path is not UTF-8"))?;
+        return with_service(known, deadline, || {
+            share(known, &path, atime, sharing, false)
+        });
+    }
     if mounts::is_dead(directory) {
         return Err(format!(
             "cannot mount at {shown}: the service of what is mounted there has died; unmount that: \
@@ -186,16 +208,62 @@ fn mount(known: &Known, directory: &Path, atime: &str, deadline: u64) -> Result<
         .into_os_string()
         .into_string()
         .map_err(|_| format!("cannot mount at {shown}: its path is not UTF-8"))?;
+    with_service(known, deadline, || ask(known, &["mount", &path, atime]))
+}
+
+/// Does something that takes the service, which is started for it, and ended where it fails.
+fn with_service(
+    known: &Known,
+    deadline: u64,
+    job: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
     let is_new = connect(known)?.is_none();
     if is_new {
         start(known, deadline)?;
     }
-    let mounted = ask(known, &["mount", &path, atime]);
-    if is_new && mounted.is_err() {
+    let done = job();
+    if is_new && done.is_err() {
         // Nobody has asked for the service alone. Why it cannot end is another matter.
         let _ = ask(known, &["stop"]);
     }
-    mounted
+    done
+}
+
+/// Mounts a file system on several hosts. `is_made`: at a directory that is made and goes with it.
+fn share(
+    known: &Known,
+    path: &str,
+    atime: &str,
+    sharing: &Sharing,
+    is_made: bool,
+) -> Result<(), String> {
+    let mut hosts: Vec<&str> = Vec::new();
+    for host in &sharing.hosts {
+        if host.is_empty() || host.contains(char::is_whitespace) {
+            return Err(format!(
+                "'{host}' is no name of a host; their names are parted by commas"
+            ));
+        }
+        if !hosts.contains(&host.as_str()) {
+            hosts.push(host);
+        }
+    }
+    let ports = (sharing.port_range).map_or("any".into(), |(a, b)| format!("{a}:{b}"));
+    let words = ["share", path, atime, &ports, &hosts.join(",")];
+    let mut lines = String::new();
+    converse(reached(known)?, &words, &mut |text| lines += text)?;
+    let shell = named_shell(sharing.launcher_exec.as_deref().unwrap_or_default());
+    let way = hosts::invite::Way { hosts, shell };
+    let wish = Wish::Mount {
+        path: path.into(),
+        is_made,
+    };
+    let mounted = hosts::invite::all(&way, &known.name, &wish, &lines);
+    mounted.map_err(|why| {
+        // Those that have it give it back; what keeps them from it is another matter.
+        let _ = ask(known, &["umount"]);
+        format!("cannot mount at {path}: {why}")
+    })
 }
 
 fn quota(
@@ -306,11 +374,12 @@ fn make(
     for path in &paths {
         members.push((path.clone(), registry::lot()?));
     }
+    let opener = Disks::new(name, OPENED_WITHIN);
     let mut disks: Vec<Arc<dyn Disk>> = Vec::new();
     let mut made = Ok(());
     for path in &paths {
-        match Folder::create(Path::new(path)) {
-            Ok(folder) => disks.push(Arc::new(folder)),
+        match opener.create(path) {
+            Ok(disk) => disks.push(disk),
             Err(text) => {
                 made = Err(text);
                 break;
@@ -325,24 +394,29 @@ fn make(
             members,
             id: known.id,
             uid: margay_sys_os::port::user(),
-            gid: group(&paths[0])?,
+            gid: group(&paths),
         };
         Store::create(&making, disks, Arc::new(fuse::now)).map(drop)
     });
     if let Err(text) = made.and_then(|()| registry::write(&known)) {
         for path in &paths[..begun] {
-            Folder::remove(Path::new(path));
+            opener.remove(path);
         }
         return Err(text);
     }
     Ok(known)
 }
 
-/// The group of the files that this user makes in a directory.
-fn group(path: &str) -> Result<u32, String> {
-    let file = Path::new(path).join(margay_fs_stripes::Part::Data.name());
-    let facts = fs::metadata(file).map_err(|error| format!("{path}: {error}"))?;
-    Ok(facts.gid())
+/// The group of the files that this user makes in the first directory of this host.
+fn group(paths: &[String]) -> u32 {
+    let mut own = paths
+        .iter()
+        .filter(|path| registry::elsewhere(path).is_none());
+    let file = own
+        .next()
+        .map(|path| Path::new(path).join(margay_fs_stripes::Part::Data.name()));
+    let facts = file.and_then(|file| fs::metadata(file).ok());
+    facts.map_or_else(margay_sys_os::port::group, |facts| facts.gid())
 }
 
 fn list() -> Result<(), String> {
@@ -537,8 +611,11 @@ fn status(known: &Known) -> Result<(), String> {
     }
     println!("{}: the service does not run", known.name);
     for directory in &known.directories {
-        let is_there = Path::new(directory).join("data").exists();
-        let how = if is_there { "there" } else { "missing" };
+        let how = match registry::elsewhere(directory) {
+            Some(_) => "elsewhere",
+            None if Path::new(directory).join("data").exists() => "there",
+            None => "missing",
+        };
         println!("  {how:13} {directory}");
     }
     Ok(())

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -183,6 +183,19 @@ pub fn refused(path: &str, error: &std::io::Error, is_root: bool) -> String {
         "the directory must belong to this user"
     };
     format!("cannot mount at {path}: {}; {remedy}", text.trim_end())
+}
+
+/// Which device is mounted at `path`, the last one where there are several.
+#[must_use]
+pub fn device_at(path: &Path) -> Option<Vec<u8>> {
+    let text = fs::read("/proc/self/mountinfo").ok()?;
+    let lines = text.split(|byte| *byte == b'\n').rev();
+    let mut words = lines.map(|line| line.split(|byte| *byte == b' ').collect::<Vec<_>>());
+    let there = words.find(|words| {
+        let place = words.get(4).map(|place| plain(place));
+        place.is_some_and(|place| place == path.as_os_str().as_bytes())
+    });
+    there.map(|words| words[2].to_vec())
 }
 
 fn find(mounts: &[u8], name: &str, user: u32) -> Vec<PathBuf> {

@@ -2,6 +2,8 @@
 //! beside it the service's socket and log.
 
 use std::env;
+use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -180,6 +182,12 @@ pub fn all() -> Result<Vec<String>, String> {
 /// In words.
 pub fn directory(path: &Path) -> Result<String, String> {
     let shown = path.display();
+    if let Some((host, _)) = path.to_str().and_then(elsewhere) {
+        if host.is_empty() || host.contains(char::is_whitespace) {
+            return Err(format!("{shown}: '{host}' is no name of a host"));
+        }
+        return check_path(path.as_os_str().to_owned(), &shown);
+    }
     let whole = match fs::canonicalize(path) {
         Ok(whole) => whole,
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -193,12 +201,23 @@ pub fn directory(path: &Path) -> Result<String, String> {
         }
         Err(error) => return Err(format!("{shown}: {error}")),
     };
-    match whole.into_os_string().into_string() {
+    check_path(whole.into_os_string(), &shown)
+}
+
+fn check_path(path: OsString, shown: &dyn Display) -> Result<String, String> {
+    match path.into_string() {
         Ok(text) if text.len() <= MOST_PATH && !text.contains('\n') => Ok(text),
         _ => Err(format!(
             "{shown}: the path of a stripe directory is UTF-8, in one line, of at most {MOST_PATH} bytes"
         )),
     }
+}
+
+/// The host of a stripe directory that is named as `HOST:/PATH`, and its path there.
+#[must_use]
+pub fn elsewhere(directory: &str) -> Option<(&str, &str)> {
+    let (host, _) = directory.split_once(":/")?;
+    (!host.contains('/')).then(|| (host, &directory[host.len() + 1..]))
 }
 
 /// A number drawn by lot.
@@ -232,6 +251,17 @@ mod tests {
         ] {
             assert_eq!(decode("x", text), None);
         }
+    }
+
+    #[test]
+    fn directories_of_other_hosts_are_named_with_them() {
+        assert_eq!(elsewhere("a:/b:/c"), Some(("a", "/b:/c")));
+        assert_eq!(elsewhere("10.0.0.1:/"), Some(("10.0.0.1", "/")));
+        for own in ["/a:/b", "a:b", "./a:/b", ""] {
+            assert_eq!(elsewhere(own), None, "{own}");
+        }
+        assert_eq!(directory(Path::new("a:/b")), Ok("a:/b".into()));
+        assert!(directory(Path::new("a b:/c")).is_err());
     }
 
     #[test]

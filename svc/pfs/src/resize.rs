@@ -1,10 +1,9 @@
 //! Directories that are added and removed, by a service.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use margay_fs_stripes::{Folder, Health, State};
+use margay_fs_stripes::{Health, State};
 
 use crate::registry;
 use crate::service::Service;
@@ -95,7 +94,7 @@ impl Service {
         let added =
             registry::write(&known).and_then(|()| self.store.add(path, registry::lot()?, disk));
         added.map_err(|text| {
-            Folder::remove(Path::new(path));
+            self.disks.remove(path);
             known.directories.retain(|directory| directory != path);
             match registry::write(&known) {
                 Ok(()) => text,
@@ -132,7 +131,7 @@ impl Service {
             registry::write(&known)?;
         }
         for path in &gone {
-            Folder::remove(Path::new(path));
+            self.disks.remove(path);
         }
         Ok(())
     }

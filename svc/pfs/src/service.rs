@@ -2,21 +2,18 @@
 //! command when no service runs.
 
 use std::collections::VecDeque;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fuser::{Config, MountOption, Session, SessionACL};
-use margay_fs_stripes::{Disk, Fault, Folder, Health, Read, State, Store, read_state};
+use margay_fs_stripes::{Disk, Fault, Health, Read, State, Store, read_state};
 
 use crate::clients::Clients;
 use crate::disks::{Disks, Refusal};
-use crate::fuse::{AccessTimes, Mounted, now};
+use crate::fuse::now;
 use crate::lock::lock;
-use crate::mounts;
+use crate::mounting::Mounts;
 use crate::quotas;
 use crate::registry::{self, Known};
 use crate::show;
@@ -28,9 +25,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often a walk over all rows shows how far it is.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 
-/// How long the end of a mount may take that somebody else unmounted.
-const UNMOUNTED_WITHIN: Duration = Duration::from_secs(10);
-
 /// Events that `status` shows.
 const MOST_EVENTS: usize = 8;
 
@@ -38,23 +32,17 @@ const MOST_EVENTS: usize = 8;
 const MOST_HELPERS: usize = 3;
 
 /// Cores that this process may use.
-fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
-}
-
-/// A mount of the file system.
-struct Mount {
-    path: String,
-    thread: JoinHandle<()>,
 }
 
 /// A store in use.
 pub struct Service {
     pub name: String,
     pub store: Arc<Store>,
-    clients: Arc<Clients>,
+    pub(crate) clients: Arc<Clients>,
     pub(crate) disks: Disks,
-    mount: Mutex<Option<Mount>>,
+    pub(crate) mounts: Mutex<Mounts>,
     /// Rebuilds directories, and moves files after a resize.
     rebuild: Mutex<Option<JoinHandle<()>>>,
     /// Files, or directories that are to go, wait for such a move.
@@ -131,7 +119,7 @@ impl Service {
     /// # Errors
     /// In words.
     pub fn open(known: &Known, deadline: Duration) -> Result<Arc<Service>, String> {
-        let opener = Disks::new(deadline);
+        let opener = Disks::new(&known.name, deadline);
         let mut disks: Vec<Option<Arc<dyn Disk>>> = Vec::new();
         let mut reasons = Vec::new();
         for path in &known.directories {
@@ -156,7 +144,7 @@ impl Service {
             store: Arc::new(store),
             clients: Arc::default(),
             disks: opener,
-            mount: Mutex::default(),
+            mounts: Mutex::default(),
             rebuild: Mutex::default(),
             is_to_spread: AtomicBool::new(is_to_spread),
             rebuild_failed: Mutex::default(),
@@ -183,7 +171,12 @@ impl Service {
             }
             ["mount", path] => self.mount(path, "relative"),
             ["mount", path, times] => self.mount(path, times),
+            ["share", path, times, ports, hosts] => {
+                out(self.share(path, times, ports, hosts)?);
+                Ok(())
+            }
             ["umount"] => self.unmount(false),
+            ["umount", "lazy"] => self.unmount(true),
             ["check"] => self.check(out),
             ["scrub"] => self.scrub(out),
             ["replace", old, new] => self.replace(old, new, out),
@@ -227,15 +220,7 @@ impl Service {
 
     fn status(&self) -> String {
         self.collect_events();
-        let mut mount = lock(&self.mount);
-        if mount
-            .as_ref()
-            .is_some_and(|mount| mount.thread.is_finished())
-        {
-            *mount = None;
-        }
-        let mounted = mount.as_ref().map(|mount| mount.path.clone());
-        drop(mount);
+        let mounted = self.mounted_at();
         let failed = lock(&self.rebuild_failed).clone();
         let events: Vec<String> = lock(&self.events).iter().cloned().collect();
         let spares = registry::find(&self.name).map_or(vec![], |known| known.spares);
@@ -286,98 +271,6 @@ impl Service {
         lock(&self.events).push_back(text);
     }
 
-    fn mount(&self, path: &str, times: &str) -> Result<(), String> {
-        let times =
-            AccessTimes::named(times).ok_or_else(|| format!("'{times}' are no times of access"))?;
-        let mut mount = lock(&self.mount);
-        if let Some(there) = mount.take_if(|mount| self.has_ended(mount)) {
-            // A panic of it is over.
-            let _ = there.thread.join();
-        }
-        if let Some(there) = &*mount {
-            return Err(format!(
-                "'{}' is mounted at {}; unmount it there first: margay pfs umount {}",
-                self.name, there.path, self.name
-            ));
-        }
-        let facts =
-            fs::metadata(path).map_err(|error| format!("cannot mount at {path}: {error}"))?;
-        if !facts.is_dir() {
-            return Err(format!("cannot mount at {path}: it is not a directory"));
-        }
-        let inside = |directory: &String| Path::new(path).starts_with(directory);
-        if self.store.state().members.iter().any(|m| inside(&m.path)) {
-            return Err(format!("cannot mount at {path}: it is a stripe directory"));
-        }
-        let mut config = Config::default();
-        config.mount_options = vec![
-            MountOption::FSName(mounts::source(&self.name)),
-            MountOption::Subtype(mounts::SUBTYPE.into()),
-            MountOption::DefaultPermissions,
-        ];
-        let is_root = margay_sys_os::port::user() == 0;
-        if is_root {
-            config.acl = SessionACL::All;
-        }
-        let cores = cores();
-        config.n_threads = Some((2 * cores).clamp(4, 16));
-        config.clone_fd = true;
-        mounts::is_possible(is_root).map_err(|why| format!("cannot mount at {path}: {why}"))?;
-        mounts::note(&self.name, path)?;
-        let session = Session::new(
-            Mounted::new(Arc::clone(&self.store), times, Arc::clone(&self.clients)),
-            path,
-            &config,
-        )
-        .map_err(|error| mounts::refused(path, &error, is_root))?;
-        let thread = std::thread::spawn(move || {
-            if let Err(error) = session.run() {
-                eprintln!("the mount ended: {error}");
-            }
-        });
-        *mount = Some(Mount {
-            path: path.to_owned(),
-            thread,
-        });
-        Ok(())
-    }
-
-    /// Whether a mount is over, as when somebody else unmounted it. One that has just gone is
-    /// waited for: what it left is written then.
-    fn has_ended(&self, mount: &Mount) -> bool {
-        let end = Instant::now() + UNMOUNTED_WITHIN;
-        while !mount.thread.is_finished() {
-            let is_there = mounts::of(&self.name).contains(&PathBuf::from(&mount.path));
-            if is_there || Instant::now() > end {
-                return false;
-            }
-            std::thread::sleep(LOOK_EVERY / 10);
-        }
-        true
-    }
-
-    fn unmount(&self, is_lazy: bool) -> Result<(), String> {
-        let mut mount = lock(&self.mount);
-        let Some(there) = mount.as_ref().filter(|mount| !self.has_ended(mount)) else {
-            return Err(format!("'{}' is not mounted", self.name));
-        };
-        mounts::unmount(Path::new(&there.path), is_lazy).map_err(|reason| {
-            format!(
-                "cannot unmount {}: {reason}; end what uses it, `fuser -m {}` shows that",
-                there.path, there.path
-            )
-        })?;
-        if let Some(mount) = mount.take_if(|_| !is_lazy) {
-            // The thread ends when the kernel ends the connection. Where another mount namespace
-            // has a copy of the mount, that goes on, and is served as long as this process runs.
-            let end = Instant::now() + UNMOUNTED_WITHIN;
-            while !mount.thread.is_finished() && Instant::now() < end {
-                std::thread::sleep(LOOK_EVERY / 40);
-            }
-        }
-        Ok(())
-    }
-
     /// Unmounts and writes everything, and ends; where something uses the mount, or there is no
     /// space for what was written, it goes on.
     fn stop(&self) -> Result<(), String> {
@@ -409,11 +302,6 @@ impl Service {
         if let Err(text) = self.finish() {
             eprintln!("{text}");
         }
-    }
-
-    fn is_mounted(&self) -> bool {
-        let mount = lock(&self.mount);
-        mount.as_ref().is_some_and(|mount| !self.has_ended(mount))
     }
 
     /// Ends what goes on and writes everything.
@@ -532,7 +420,7 @@ impl Service {
         let disk = self.disks.create(new)?;
         let id = registry::lot()?;
         if let Err(text) = self.store.replace(n, new, id, disk) {
-            Folder::remove(Path::new(new));
+            self.disks.remove(new);
             return Err(text);
         }
         let mut known = registry::find(&self.name)?;

@@ -28,6 +28,10 @@ pub fn add(name: &str, path: &str) -> Result<(), String> {
 /// # Errors
 /// In words.
 pub fn check(path: &str) -> Result<(), String> {
+    if registry::elsewhere(path).is_some() {
+        // Its host is asked when it is wanted.
+        return Ok(());
+    }
     let is_new = !Path::new(path).exists();
     if is_new {
         fs::create_dir(path).map_err(|error| format!("cannot make the spare {path}: {error}"))?;

@@ -21,6 +21,7 @@
 //! | [`process`] | starting processes, waiting for them, ending whole families |
 //! | [`signal`] | names of signals, receiving and sending them |
 //! | [`extent`] | ranges of plain files: pieces at offsets, taking space and giving it back |
+//! | [`fuse_device`] | the kernel's end of a file system in a process |
 //! | [`mod@file`] | files: access at offsets from claimed memory, sizes, locks on ranges |
 //! | [`port`] | named sockets over which processes without common memory meet |
 //! | [`services`] | published names, which vanish with the process that published them |
@@ -54,6 +55,8 @@ pub mod extent;
 pub mod fence;
 #[cfg(not(loom))]
 pub mod file;
+#[cfg(not(loom))]
+pub mod fuse_device;
 #[cfg(not(loom))]
 pub mod heap;
 #[cfg(not(loom))]

@@ -337,6 +337,12 @@ pub fn peer(socket: BorrowedFd<'_>) -> Option<u32> {
     Some(peer.uid.as_raw())
 }
 
+/// The group on whose behalf this process runs.
+#[must_use]
+pub fn group() -> u32 {
+    rustix::process::getegid().as_raw()
+}
+
 /// The user on whose behalf this process runs.
 #[must_use]
 pub fn user() -> u32 {

@@ -312,6 +312,39 @@ const PLACES: &[(&str, &str)] = &[
         "a step of a job waits for slots that other steps have",
     ),
     (
+        "svc/pfs/src/hosts/attach.rs",
+        "a mount of another host's service: its device, its connection, a descriptor that wakes it",
+    ),
+    (
+        "svc/pfs/src/hosts/directory.rs",
+        "a stripe directory of another host's service: its connection, threads that read and write, one that is in use",
+    ),
+    (
+        "svc/pfs/src/hosts/disk.rs",
+        "the service's end of that: its connection, and those who wait for an answer",
+    ),
+    ("svc/pfs/src/hosts/door.rs", "hosts that knock: descriptors"),
+    (
+        "svc/pfs/src/hosts/invite.rs",
+        "a remote shell, and the threads that each ask a host",
+    ),
+    (
+        "svc/pfs/src/hosts/reach.rs",
+        "a host that looks for the service at first",
+    ),
+    (
+        "svc/pfs/src/hosts/share.rs",
+        "the service's end of a mount: its connection, those who serve it, and their end",
+    ),
+    (
+        "svc/pfs/src/hosts/wire.rs",
+        "the last message of a connection is waited for, for a moment",
+    ),
+    (
+        "svc/pfs/src/mounting.rs",
+        "a command waits until something is unmounted",
+    ),
+    (
         "svc/pfs/src/job.rs",
         "the file system of a job waits for the launcher's end, and for the end of its service",
     ),

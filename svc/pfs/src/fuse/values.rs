@@ -5,6 +5,27 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
 use margay_fs_stripes::{Attr, Fault, Known, kind};
 
+/// Which reads are noted in the time of the last access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessTimes {
+    /// Those after a change, and one a day.
+    Relative,
+    Always,
+    Never,
+}
+
+impl AccessTimes {
+    /// By its name among the options.
+    pub fn named(name: &str) -> Option<AccessTimes> {
+        match name {
+            "relative" => Some(AccessTimes::Relative),
+            "always" => Some(AccessTimes::Always),
+            "never" => Some(AccessTimes::Never),
+            _ => None,
+        }
+    }
+}
+
 pub fn errno(fault: Fault) -> Errno {
     match fault {
         Fault::Missing => Errno::ENOENT,

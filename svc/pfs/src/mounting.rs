@@ -1,0 +1,261 @@
+//! The mounts of a file system: one on this host, or several that hosts share.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fuser::{Config, MountOption, Session, SessionACL};
+
+use crate::fuse::{AccessTimes, Mounted};
+use crate::hosts::door::Entrance;
+use crate::hosts::share::{MOST_DATA, Peers, Share, UNMOUNTED_BY_HOST_WITHIN};
+use crate::lock::lock;
+use crate::mounts;
+use crate::service::{Service, cores};
+
+/// How often waiting looks again.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// How long the kernel may take to end a mount.
+const UNMOUNTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// A mount on this host.
+struct Mount {
+    path: String,
+    thread: JoinHandle<()>,
+}
+
+/// All mounts.
+#[derive(Default)]
+pub struct Mounts {
+    own: Option<Mount>,
+    /// Those that share it, all at the same path.
+    shares: Vec<Share>,
+    path: String,
+    entrance: Option<Arc<Entrance>>,
+    peers: Arc<Peers>,
+}
+
+impl Service {
+    pub(crate) fn mount(&self, path: &str, times: &str) -> Result<(), String> {
+        let times =
+            AccessTimes::named(times).ok_or_else(|| format!("'{times}' are no times of access"))?;
+        let mut mounts = lock(&self.mounts);
+        self.check_free(&mut mounts)?;
+        let facts =
+            fs::metadata(path).map_err(|error| format!("cannot mount at {path}: {error}"))?;
+        if !facts.is_dir() {
+            return Err(format!("cannot mount at {path}: it is not a directory"));
+        }
+        self.check_place(path)?;
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(mounts::source(&self.name)),
+            MountOption::Subtype(mounts::SUBTYPE.into()),
+            MountOption::DefaultPermissions,
+        ];
+        let is_root = margay_sys_os::port::user() == 0;
+        if is_root {
+            config.acl = SessionACL::All;
+        }
+        let cores = cores();
+        config.n_threads = Some((2 * cores).clamp(4, 16));
+        config.clone_fd = true;
+        mounts::is_possible(is_root).map_err(|why| format!("cannot mount at {path}: {why}"))?;
+        mounts::note(&self.name, path)?;
+        let session = Session::new(
+            Mounted::new(Arc::clone(&self.store), times, Arc::clone(&self.clients)),
+            path,
+            &config,
+        )
+        .map_err(|error| mounts::refused(path, &error, is_root))?;
+        let thread = std::thread::spawn(move || {
+            if let Err(error) = session.run() {
+                eprintln!("the mount ended: {error}");
+            }
+        });
+        mounts.own = Some(Mount {
+            path: path.to_owned(),
+            thread,
+        });
+        Ok(())
+    }
+
+    /// Whether a mount is over, as when somebody else unmounted it. One that has just gone is
+    /// waited for: what it left is written then.
+    fn has_ended(&self, mount: &Mount) -> bool {
+        let end = Instant::now() + UNMOUNTED_WITHIN;
+        while !mount.thread.is_finished() {
+            let is_there = mounts::of(&self.name).contains(&PathBuf::from(&mount.path));
+            if is_there || Instant::now() > end {
+                return false;
+            }
+            std::thread::sleep(4 * LOOK_EVERY);
+        }
+        true
+    }
+
+    /// Refuses a mount beside others.
+    fn check_free(&self, mounts: &mut Mounts) -> Result<(), String> {
+        if let Some(there) = mounts.own.take_if(|mount| self.has_ended(mount)) {
+            // A panic of it is over.
+            let _ = there.thread.join();
+        }
+        mounts.shares.retain(|share| !share.is_over());
+        let path = match (&mounts.own, mounts.shares.first()) {
+            (Some(there), _) => &there.path,
+            (None, Some(_)) => &mounts.path,
+            (None, None) => return Ok(()),
+        };
+        Err(format!(
+            "'{}' is mounted at {path}; unmount it there first: margay pfs umount {}",
+            self.name, self.name
+        ))
+    }
+
+    fn check_place(&self, path: &str) -> Result<(), String> {
+        let inside = |directory: &String| Path::new(path).starts_with(directory);
+        if self.store.state().members.iter().any(|m| inside(&m.path)) {
+            return Err(format!("cannot mount at {path}: it is a stripe directory"));
+        }
+        Ok(())
+    }
+
+    /// Begins to wait for hosts, whose names are parted by commas, that mount it at `path`, beside
+    /// those that have. Returns how they reach this service, and a line for each with its session.
+    pub(crate) fn share(
+        &self,
+        path: &str,
+        times: &str,
+        ports: &str,
+        hosts: &str,
+    ) -> Result<String, String> {
+        let times =
+            AccessTimes::named(times).ok_or_else(|| format!("'{times}' are no times of access"))?;
+        let failed = |error: std::io::Error| format!("cannot wait for other hosts: {error}");
+        let mut mounts = lock(&self.mounts);
+        self.check_place(path)?;
+        mounts.shares.retain(|share| !share.is_over());
+        if mounts.path != path || mounts.shares.is_empty() {
+            self.check_free(&mut mounts)?;
+        }
+        for host in hosts.split(',') {
+            let there = mounts.shares.iter().find(|share| share.host == host);
+            match there.map(|share| (share, share.is_up())) {
+                Some((_, true)) => {
+                    return Err(format!("'{}' is mounted at {path} on {host}", self.name));
+                }
+                // What is left of it is nobody's any more.
+                Some((lost, false)) => lost.unmount(true),
+                None => {}
+            }
+        }
+        let ports = ports.split_once(':');
+        let ports = ports.and_then(|(first, last)| first.parse().ok().zip(last.parse().ok()));
+        let is_in = |port: u16| ports.is_none_or(|(first, last)| (first..=last).contains(&port));
+        let entrance = match &mounts.entrance {
+            Some(there) if is_in(there.port()) => Arc::clone(there),
+            _ => {
+                let entrance = Entrance::open(ports).map_err(failed)?;
+                mounts.entrance = Some(Arc::clone(&entrance));
+                entrance
+            }
+        };
+        path.clone_into(&mut mounts.path);
+        let mut lines = entrance.lines();
+        for host in hosts.split(',') {
+            let (store, clients) = (Arc::clone(&self.store), Arc::clone(&self.clients));
+            let mounted = Mounted::shared(store, times, clients, MOST_DATA);
+            let share = Share::begin(host, mounted, &entrance, &mounts.peers).map_err(failed)?;
+            lines += &format!("session {:x}\n", share.session());
+            mounts.shares.push(share);
+        }
+        Ok(lines)
+    }
+
+    /// Where it is mounted, in words.
+    pub(crate) fn mounted_at(&self) -> Option<String> {
+        let mut mounts = lock(&self.mounts);
+        mounts.own.take_if(|mount| mount.thread.is_finished());
+        mounts.shares.retain(|share| !share.is_over());
+        if let Some(own) = &mounts.own {
+            return Some(own.path.clone());
+        }
+        let hosts: Vec<String> = (mounts.shares.iter())
+            .map(|share| match share.is_up() {
+                true => share.host.clone(),
+                false => format!("{} (no connection)", share.host),
+            })
+            .collect();
+        (!hosts.is_empty()).then(|| format!("{} on {}", mounts.path, hosts.join(", ")))
+    }
+
+    pub(crate) fn unmount(&self, is_lazy: bool) -> Result<(), String> {
+        let mut mounts = lock(&self.mounts);
+        mounts.shares.retain(|share| !share.is_over());
+        if !mounts.shares.is_empty() {
+            return self.unmount_hosts(mounts, is_lazy);
+        }
+        let Some(there) = mounts.own.as_ref().filter(|mount| !self.has_ended(mount)) else {
+            return Err(format!("'{}' is not mounted", self.name));
+        };
+        mounts::unmount(Path::new(&there.path), is_lazy).map_err(|reason| {
+            format!(
+                "cannot unmount {}: {reason}; end what uses it, `fuser -m {}` shows that",
+                there.path, there.path
+            )
+        })?;
+        if let Some(mount) = mounts.own.take_if(|_| !is_lazy) {
+            // The thread ends when the kernel ends the connection. Where another mount namespace
+            // has a copy of the mount, that goes on, and is served as long as this process runs.
+            let end = Instant::now() + UNMOUNTED_WITHIN;
+            while !mount.thread.is_finished() && Instant::now() < end {
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets all hosts unmount. One that cannot be reached does that itself when it has heard
+    /// nothing for some time, and is not waited for.
+    fn unmount_hosts(
+        &self,
+        mut mounts: MutexGuard<'_, Mounts>,
+        is_lazy: bool,
+    ) -> Result<(), String> {
+        for share in &mounts.shares {
+            share.unmount(is_lazy || !share.is_up());
+        }
+        let end = Instant::now() + UNMOUNTED_BY_HOST_WITHIN;
+        let is_answered = |share: &Share| share.is_over() || share.kept().is_some();
+        while !mounts.shares.iter().all(is_answered) && Instant::now() < end {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let path = mounts.path.clone();
+        let mut reasons = Vec::new();
+        mounts.shares.retain(|share| {
+            if share.is_over() {
+                return false;
+            }
+            let why = share.kept().unwrap_or_else(|| "it does not answer".into());
+            reasons.push(format!("cannot unmount {path} on {}: {why}", share.host));
+            true
+        });
+        match reasons.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "{}; end what uses it, `fuser -m {path}` there shows that",
+                reasons.join("; ")
+            )),
+        }
+    }
+
+    pub(crate) fn is_mounted(&self) -> bool {
+        let mut mounts = lock(&self.mounts);
+        mounts.shares.retain(|share| !share.is_over());
+        let own = mounts.own.as_ref();
+        !mounts.shares.is_empty() || own.is_some_and(|mount| !self.has_ended(mount))
+    }
+}

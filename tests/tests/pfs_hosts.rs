@@ -1,0 +1,431 @@
+//! A parallel file system on several hosts: its stripe directories lie on all of them, and all of
+//! them mount it. The hosts are network namespaces with mounts of their own, which only root can
+//! make.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use margay_tests::hosts::Hosts;
+use margay_tests::jobs::Built;
+use margay_tests::pfs::noise;
+use margay_tests::{run, stage};
+
+/// How long something may take that happens by itself.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// Hosts of which the first has the service.
+struct Cluster {
+    hosts: Hosts,
+}
+
+impl Cluster {
+    fn new(number: u32) -> Option<Cluster> {
+        if fs::File::open("/dev/fuse").is_err() {
+            eprintln!("not run: /dev/fuse cannot be opened, which a mount takes");
+            return None;
+        }
+        let hosts = Hosts::with_mounts(number)?;
+        fs::create_dir(hosts.folder.path().join("mnt")).unwrap();
+        Some(Cluster { hosts })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.hosts.folder.path().join(name)
+    }
+
+    /// What a command of the shell in the folder of the hosts is there.
+    fn here(&self, text: &str) -> String {
+        let folder = self.hosts.folder.path().display();
+        let shell = self.hosts.shell();
+        format!(
+            "cd {folder}; export XDG_STATE_HOME={folder}/state TMPDIR={folder} MARGAY_RSH={}; {text}",
+            shell.display()
+        )
+    }
+
+    fn on(&self, host: u32, text: &str) -> String {
+        self.hosts.said(host, &self.here(text))
+    }
+
+    fn pfs(&self, words: &str) -> String {
+        let margay = stage().join("bin/margay");
+        self.on(1, &format!("{} pfs {words}", margay.display()))
+    }
+
+    fn refused(&self, words: &str) -> String {
+        let margay = stage().join("bin/margay");
+        let text = self.here(&format!("{} pfs {words}", margay.display()));
+        let output = run(&mut self.hosts.on(1, &text));
+        assert!(!output.status.success(), "{words} succeeded");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// Begins a command on a host.
+    fn begin(&self, host: u32, text: &str) -> Child {
+        let mut command = self.hosts.on(host, &self.here(text));
+        command.stdout(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Makes a file system with a directory on each of three hosts, and mounts it on all of them.
+    fn mounted(&self) {
+        let [a, b, c] = [1, 2, 3].map(|host| self.hosts.name(host));
+        let folder = self.hosts.folder.path().display();
+        self.pfs(&format!(
+            "create scratch d1 {b}:{folder}/d2 {c}:{folder}/d3"
+        ));
+        self.pfs(&format!("mount scratch mnt --hosts {a},{b},{c}"));
+    }
+
+    fn mounted_again(&self) {
+        let names = [1, 2, 3].map(|host| self.hosts.name(host)).join(",");
+        self.pfs(&format!("mount scratch mnt --hosts {names}"));
+    }
+
+    fn path_is_on(&self, host: u32, path: &str) -> bool {
+        self.on(host, &format!("test -e {path} && echo yes || echo no")) == "yes\n"
+    }
+
+    fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let end = Instant::now() + WITHIN;
+        while !holds() {
+            assert!(
+                Instant::now() < end,
+                "{what}: {}",
+                self.pfs("status scratch")
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The process of this program on a host that has a file open whose path ends so.
+    fn keeper(&self, host: u32, end: &str) -> u32 {
+        let find = format!(
+            "for p in $(ip netns pids {}); do ls -l /proc/$p/fd 2>/dev/null | grep -q -- '{end}$' && echo $p; done; true",
+            self.hosts.name(host)
+        );
+        let found = self.on(host, &find);
+        found
+            .trim()
+            .parse()
+            .unwrap_or_else(|_| panic!("'{found}' is not one process"))
+    }
+
+    /// Kills the processes of a host whose words have something in them.
+    fn kill(&self, host: u32, word: &str) {
+        let name = self.hosts.name(host);
+        self.on(
+            host,
+            &format!(
+                "for p in $(ip netns pids {name}); do [ $p = $$ ] || ! tr '\\0' ' ' < /proc/$p/cmdline | \
+                 grep -q -- '^{word}' || kill -KILL $p; done"
+            ),
+        );
+    }
+
+    fn nothing_is_left(&self) {
+        for host in 1..=self.hosts.number {
+            let name = self.hosts.name(host);
+            self.until("processes end", || {
+                let pids = self.on(
+                    host,
+                    &format!("ip netns pids {name} | xargs -r ps -o args= -p"),
+                );
+                !pids.contains("margay")
+            });
+            let mounts = self.on(host, "grep pfs: /proc/self/mountinfo || true");
+            assert_eq!(mounts, "", "host {host}");
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Where a test has failed half-way.
+        if std::thread::panicking() {
+            for host in 1..=self.hosts.number {
+                let folder = self.hosts.folder.path().display();
+                let ends = format!(
+                    "umount -l {folder}/mnt; ip netns pids {} | xargs -r kill -KILL",
+                    self.hosts.name(host)
+                );
+                let _ = run(&mut self.hosts.on(host, &ends));
+            }
+        }
+    }
+}
+
+#[test]
+fn hosts_share_names_files_locks_and_appends() {
+    let Some(cluster) = Cluster::new(3) else {
+        return;
+    };
+    cluster.mounted();
+    let status = cluster.pfs("status scratch");
+    let names = [1, 2, 3].map(|host| cluster.hosts.name(host)).join(", ");
+    assert!(status.contains(&format!("mnt on {names}")), "{status}");
+    // A tree that one host writes is what others see at once, and so are changes.
+    fs::create_dir(cluster.path("source")).unwrap();
+    for n in 0..40_u64 {
+        fs::write(
+            cluster.path(&format!("source/f{n}")),
+            noise(n, 9000 * n as usize),
+        )
+        .unwrap();
+    }
+    cluster.on(2, "cp -a source mnt/copy && ln -s copy mnt/link");
+    cluster.on(
+        3,
+        "diff -r source mnt/link && rm mnt/copy/f7 && mv mnt/copy mnt/moved",
+    );
+    cluster.on(
+        1,
+        "test ! -e mnt/copy && test ! -e mnt/moved/f7 && cmp source/f39 mnt/moved/f39",
+    );
+    cluster.on(
+        2,
+        "truncate -s 10000 mnt/moved/f39 && chmod 600 mnt/moved/f39",
+    );
+    assert_eq!(
+        cluster.on(3, "stat -c '%s %a' mnt/moved/f39"),
+        "10000 600\n"
+    );
+    // A file that is deleted on one host and open on another is there until that closes it.
+    cluster.on(1, "echo text > mnt/open");
+    let reads =
+        "exec 3< mnt/open; touch mnt/begun; while [ -e mnt/open ]; do :; done; cat <&3 > mnt/read";
+    let mut reader = cluster.begin(2, reads);
+    cluster.until("it is open", || cluster.path_is_on(1, "mnt/begun"));
+    cluster.on(3, "rm mnt/open");
+    assert!(reader.wait().unwrap().success());
+    assert_eq!(cluster.on(1, "cat mnt/read"), "text\n");
+    // Two hosts count under a lock, by each of the two kinds, and append.
+    let count = |how: &str| {
+        format!(
+            "python3 -c 'import fcntl,os\nf=os.open(\"mnt/{how}\",os.O_RDWR|os.O_CREAT)\na=os.open(\"mnt/log\",os.O_WRONLY|os.O_CREAT|os.O_APPEND)\n\
+             for i in range(150):\n fcntl.{how}(f,fcntl.LOCK_EX)\n n=int(os.pread(f,9,0) or 0)+1\n os.pwrite(f,b\"%d\"%n,0)\n \
+             fcntl.{how}(f,fcntl.LOCK_UN)\n os.write(a,b\"x\"*99+b\"\\n\")'"
+        )
+    };
+    for how in ["lockf", "flock"] {
+        let mut others = [2, 3].map(|host| cluster.begin(host, &count(how)));
+        cluster.on(1, &count(how));
+        for other in &mut others {
+            assert!(other.wait().unwrap().success());
+        }
+        assert_eq!(cluster.on(2, &format!("cat mnt/{how}")), "450");
+    }
+    assert_eq!(
+        cluster.on(
+            3,
+            "sort mnt/log | uniq -c | tr -s ' ' | cut -d' ' -f2; wc -c < mnt/log"
+        ),
+        "900\n90000\n"
+    );
+    // Who waits for a lock can be ended, and gets it when its holder is killed.
+    let mut holder = cluster.begin(1, "flock mnt/held sh -c 'touch mnt/holds; exec sleep 100'");
+    cluster.until("it is locked", || cluster.path_is_on(2, "mnt/holds"));
+    let waited = run(&mut cluster
+        .hosts
+        .on(2, &cluster.here("timeout 1 flock mnt/held true")));
+    assert_eq!(waited.status.code(), Some(124));
+    cluster.kill(1, "sleep 100");
+    holder.wait().unwrap();
+    cluster.on(3, "timeout 50 flock mnt/held true");
+    let busy = "cd mnt && touch busy && exec sleep 100";
+    let mut user = cluster.begin(2, busy);
+    cluster.until("it is used", || cluster.path_is_on(1, "mnt/busy"));
+    let why = cluster.refused("umount scratch");
+    assert!(
+        why.contains(&format!("on {}", cluster.hosts.name(2))) && why.contains("busy"),
+        "{why}"
+    );
+    cluster.kill(2, "sleep 100");
+    user.wait().unwrap();
+    cluster.pfs("stop scratch");
+    cluster.nothing_is_left();
+    // All of it is there again, on other hosts.
+    let names = [2, 3].map(|host| cluster.hosts.name(host)).join(",");
+    cluster.pfs(&format!("mount scratch mnt --hosts {names}"));
+    cluster.pfs(&format!(
+        "mount scratch mnt --hosts {}",
+        cluster.hosts.name(1)
+    ));
+    cluster.on(
+        1,
+        "rm -r mnt/moved/f39 source/f7 source/f39 && diff -r source mnt/moved",
+    );
+    assert!(cluster.pfs("check scratch").contains("everything is right"));
+    cluster.pfs("stop scratch");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn a_cable_is_cut_and_mended_and_nothing_is_lost() {
+    let Some(cluster) = Cluster::new(3) else {
+        return;
+    };
+    cluster.mounted();
+    fs::write(cluster.path("source"), noise(1, 20 << 20)).unwrap();
+    let mut writers = [1, 2].map(|host| {
+        let copies = format!(
+            "for n in 1 2 3 4 5; do cp source mnt/{host}.$n && sync mnt/{host}.$n || exit 1; done"
+        );
+        cluster.begin(host, &copies)
+    });
+    cluster.until("they write", || cluster.path_is_on(2, "mnt/2.1"));
+    // The host of a mount and of a stripe directory.
+    assert!(cluster.hosts.works("ip -n @s link set @p2 down"));
+    let host = cluster.hosts.name(2);
+    cluster.until("the loss is noticed", || {
+        cluster
+            .pfs("status scratch")
+            .contains(&format!("{host} (no connection)"))
+    });
+    assert!(cluster.hosts.works("ip -n @s link set @p2 up"));
+    for writer in &mut writers {
+        assert!(writer.wait().unwrap().success());
+    }
+    let same = "for f in mnt/[12].[1-5]; do cmp source $f || exit 1; done";
+    cluster.on(3, same);
+    cluster.pfs("rebuild scratch --wait");
+    assert!(cluster.pfs("check scratch").contains("everything is right"));
+    cluster.pfs("stop scratch");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn what_keeps_a_directory_a_mount_and_the_service_are_killed() {
+    let Some(cluster) = Cluster::new(3) else {
+        return;
+    };
+    cluster.mounted();
+    fs::write(cluster.path("source"), noise(1, 20 << 20)).unwrap();
+    cluster.on(2, "cp source mnt/before");
+    let kill = |host, pid: u32| cluster.on(host, &format!("kill -KILL {pid}"));
+    kill(3, cluster.keeper(3, "/d3/lock"));
+    cluster.on(2, "cp source mnt/after && sync mnt/after");
+    cluster.until("the directory fails", || {
+        cluster.pfs("status scratch").contains("degraded")
+    });
+    cluster.on(3, "cmp source mnt/before && cmp source mnt/after");
+    cluster.pfs("rebuild scratch --wait");
+    assert!(cluster.pfs("check scratch").contains("everything is right"));
+    // A mount whose program is gone is made anew.
+    kill(2, cluster.keeper(2, "/dev/fuse"));
+    let host = cluster.hosts.name(2);
+    cluster.until("the loss is noticed", || {
+        let status = cluster.pfs("status scratch");
+        !status.contains(&host) || status.contains(&format!("{host} (no connection)"))
+    });
+    cluster.pfs(&format!("mount scratch mnt --hosts {host}"));
+    cluster.on(2, "cmp source mnt/after");
+    // Without a service there is nothing to be had, and nothing hangs.
+    cluster.kill(1, "[^ ]*margay-pfs serve");
+    cluster.nothing_is_left();
+    cluster.mounted_again();
+    cluster.on(3, "cmp source mnt/before && cmp source mnt/after");
+    assert!(cluster.pfs("check scratch").contains("everything is right"));
+    cluster.pfs("stop scratch");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn wrong_hosts_and_directories_are_named() {
+    let Some(cluster) = Cluster::new(2) else {
+        return;
+    };
+    let host = cluster.hosts.name(2);
+    let folder = cluster.hosts.folder.path().display().to_string();
+    let why = cluster.refused(&format!("create scratch d1 {host}:/proc/x d3"));
+    assert!(
+        why.contains(&format!(
+            "host {host}: cannot make the stripe directory /proc/x"
+        )),
+        "{why}"
+    );
+    let why = cluster.refused("create scratch d1 nobody:/x d3");
+    assert!(
+        why.contains("host nobody: the remote shell ended with code"),
+        "{why}"
+    );
+    let why = cluster.refused("create scratch d1 'no body:/x' d3");
+    assert!(why.contains("'no body' is no name of a host"), "{why}");
+    cluster.pfs(&format!("create scratch d1 {host}:{folder}/d2 d3"));
+    let why = cluster.refused(&format!("mount scratch /nowhere --hosts {host}"));
+    assert!(
+        why.contains(&format!(
+            "host {host}: cannot mount at /nowhere: No such file"
+        )),
+        "{why}"
+    );
+    cluster.nothing_is_left();
+    // A directory there that another process has: nothing goes on without it.
+    let held = format!("exec 9> {folder}/d2/lock; flock 9; touch {folder}/held; exec sleep 100");
+    let mut holder = cluster.begin(2, &held);
+    cluster.until("it is held", || cluster.path("held").exists());
+    let why = cluster.refused("start scratch");
+    assert!(why.contains("is in use"), "{why}");
+    cluster.kill(2, "sleep 100");
+    holder.wait().unwrap();
+    cluster.pfs(&format!(
+        "mount scratch mnt --hosts {host} --port-range 45000:45010"
+    ));
+    cluster.on(2, "echo text > mnt/file");
+    cluster.pfs("replace scratch d3 d4");
+    cluster.pfs(&format!(
+        "replace scratch {host}:{folder}/d2 {host}:{folder}/d5"
+    ));
+    cluster.pfs("rebuild scratch --wait");
+    assert_eq!(cluster.on(2, "cat mnt/file"), "text\n");
+    assert!(cluster.pfs("check scratch").contains("everything is right"));
+    cluster.pfs("stop scratch");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn a_job_on_several_hosts_has_a_file_system_of_its_own() {
+    let Some(cluster) = Cluster::new(3) else {
+        return;
+    };
+    let built = Built::mpi("mpi/files.c");
+    let names = cluster.hosts.names();
+    let job = format!(
+        "{} -timeout 100 -host {names} -ppn 2 -n 6 -pfs -pfs-drain results sh -c \
+         'echo $MARGAY_PFS; {} $MARGAY_PFS/file && echo hello > $MARGAY_PFS/by.$MARGAY_RANK'",
+        stage().join("bin/mpiexec").display(),
+        built.path().display()
+    );
+    let said = cluster.on(1, &job);
+    let places: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("margay-pfs-"))
+        .collect();
+    assert_eq!(places.len(), 6, "{said}");
+    for rank in 0..6 {
+        let text = fs::read_to_string(cluster.path(&format!("results/by.{rank}"))).unwrap();
+        assert_eq!(text, "hello\n");
+    }
+    cluster.nothing_is_left();
+    let entries = fs::read_dir(cluster.hosts.folder.path()).unwrap().flatten();
+    let left: Vec<_> = entries
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    assert!(
+        !left.iter().any(|name| name.starts_with("margay-pfs-")),
+        "{left:?}"
+    );
+    // The launcher is killed: all of it goes.
+    let sleeps = format!(
+        "{} -host {names} -ppn 1 -pfs sh -c 'touch {}/runs; exec sleep 100'",
+        stage().join("bin/mpiexec").display(),
+        cluster.hosts.folder.path().display()
+    );
+    let mut launcher = cluster.begin(1, &sleeps);
+    cluster.until("it runs", || cluster.path("runs").exists());
+    cluster.kill(1, "[^ ]*mpiexec -host");
+    launcher.wait().unwrap();
+    cluster.nothing_is_left();
+}
