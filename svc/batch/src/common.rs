@@ -49,7 +49,9 @@ pub fn order(request: &Request) -> Result<(), String> {
 pub fn details(all: bool, jobs: Vec<Target>) -> Result<Vec<Detail>, String> {
     match ask(&Request::Show { all, jobs })? {
         Answer::Details(values) => {
-            let details = values.into_iter().map(serde_json::from_value);
+            let details = values
+                .iter()
+                .map(|value| serde_json::from_slice(value.get().as_bytes()));
             details.collect::<Result<_, _>>().map_err(|_| other())
         }
         Answer::Failed(text) => Err(text),

@@ -13,6 +13,7 @@ mod store;
 
 use margay_core_queue::{End, JobId, Phase, Wishes};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 pub use ask::{ask, converse};
@@ -76,7 +77,7 @@ pub enum Answer {
     Accepted(Vec<(JobId, usize)>),
     Jobs(Vec<JobRow>),
     /// Values of [`Detail`], which commands that have no use for them need not read.
-    Details(Vec<Value>),
+    Details(Vec<Box<RawValue>>),
     Machine(Machine),
     /// It is done; there is something to say or not.
     Done(String),

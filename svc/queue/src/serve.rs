@@ -461,7 +461,7 @@ fn answer(service: &Service, request: Request, caller: &Caller, stream: &UnixStr
         Request::Hold { jobs, is_held } => said(service.head().hold(&jobs, is_held, caller)),
         Request::Show { all, jobs } => match service.head().all_of(all, &jobs, caller) {
             Ok(details) => {
-                let values = details.iter().map(serde_json::to_value);
+                let values = details.iter().map(serde_json::value::to_raw_value);
                 match values.collect() {
                     Ok(values) => Answer::Details(values),
                     Err(error) => Answer::Failed(error.to_string()),

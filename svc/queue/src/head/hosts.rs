@@ -262,7 +262,7 @@ impl Head {
             return Vec::new();
         };
         let folder = JobFolder::of(&self.resources.folder, id, runs);
-        let stored = |text: &String| serde_json::from_str(text).ok();
+        let stored = |text: &String| serde_json::from_slice(text.as_bytes()).ok();
         let parts: Vec<HostPart> = match self.stored_parts.get(&id).and_then(stored) {
             Some(parts) => parts,
             None => folder.order().map(|order| order.parts).unwrap_or_default(),

@@ -191,12 +191,16 @@ pub(super) fn find_order(
     let damaged =
         |error: serde_json::Error| format!("the queue's store: an order is damaged: {error}");
     let (id, text) = one(ORDER_SQL, order)?;
-    let text: Arc<Order> = serde_json::from_str(&text).map(Arc::new).map_err(damaged)?;
+    let text: Arc<Order> = serde_json::from_slice(text.as_bytes())
+        .map(Arc::new)
+        .map_err(damaged)?;
     let shared = match known.take() {
         Some(known) if known.shared.0 == id => known.shared,
         _ => {
             let (_, text) = one(SHARED_SQL, id)?;
-            let shared = serde_json::from_str(&text).map(Arc::new).map_err(damaged)?;
+            let shared = serde_json::from_slice(text.as_bytes())
+                .map(Arc::new)
+                .map_err(damaged)?;
             (id, shared)
         }
     };
@@ -214,7 +218,7 @@ pub(super) fn rules(text: Option<&str>) -> Result<Settings, String> {
     text.map_or_else(
         || Ok(Settings::default()),
         |text| {
-            serde_json::from_str(text)
+            serde_json::from_slice(text.as_bytes())
                 .map_err(|error| format!("the queue's store: its rules are damaged: {error}"))
         },
     )
@@ -269,7 +273,7 @@ pub trait Columns {
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(row: &dyn Columns, column: usize) -> Result<T, String> {
-    serde_json::from_str(&row.text(column)?)
+    serde_json::from_slice(row.text(column)?.as_bytes())
         .map_err(|error| format!("the queue's store: a job is damaged: {error}"))
 }
 
