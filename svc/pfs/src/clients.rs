@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use crate::lock::lock;
 
@@ -30,24 +30,30 @@ struct Requests {
     others: u64,
 }
 
-/// The clients, by user and process.
+/// Host, none for this one, user and process.
+type Client = (Option<Arc<str>>, u32, u32);
+
+/// The clients.
 #[derive(Debug, Default)]
 pub struct Clients {
-    known: Mutex<BTreeMap<(u32, u32), Requests>>,
+    known: Mutex<BTreeMap<Client, Requests>>,
 }
 
 impl Clients {
     /// Counts a request.
-    pub fn count(&self, user: u32, process: u32, kind: Kind) {
+    pub fn count(&self, host: Option<&Arc<str>>, user: u32, process: u32, kind: Kind) {
         let mut known = lock(&self.known);
-        if known.len() >= MOST_CLIENTS && !known.contains_key(&(user, process)) {
+        let client = (host.cloned(), user, process);
+        if known.len() >= MOST_CLIENTS && !known.contains_key(&client) {
             // Those that have ended go first, or everybody.
-            known.retain(|(_, process), _| fs::exists(format!("/proc/{process}")).unwrap_or(false));
+            known.retain(|(host, _, process), _| {
+                host.is_none() && fs::exists(format!("/proc/{process}")).unwrap_or(false)
+            });
             if known.len() >= MOST_CLIENTS {
                 known.clear();
             }
         }
-        let requests = known.entry((user, process)).or_default();
+        let requests = known.entry(client).or_default();
         match kind {
             Kind::Read(bytes) => {
                 requests.reads += 1;
@@ -65,8 +71,12 @@ impl Clients {
     pub fn lines(&self) -> String {
         let known = lock(&self.known).clone();
         let mut text = String::new();
-        for ((user, process), requests) in known {
-            let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+        for ((host, user, process), requests) in known {
+            let name = match &host {
+                Some(host) => format!("on {host}"),
+                None => fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default(),
+            };
+            let host = host.map_or(String::new(), |host| format!("@{host}"));
             let Requests {
                 reads,
                 read_bytes,
@@ -77,7 +87,7 @@ impl Clients {
             // A string takes everything.
             let _ = writeln!(
                 text,
-                "client {user}/{process} {reads} {read_bytes} {writes} {write_bytes} {others} {}",
+                "client {user}/{process}{host} {reads} {read_bytes} {writes} {write_bytes} {others} {}",
                 name.trim_end()
             );
         }

@@ -65,6 +65,7 @@ pub struct Mounted {
 
 /// One mount of several, which other hosts have.
 struct Shared {
+    host: Arc<str>,
     most_bytes: u32,
     pins: Pins,
 }
@@ -81,20 +82,16 @@ impl Mounted {
         }
     }
 
-    /// The same as one mount of several: the kernel keeps nothing, as others change names and
-    /// files, and asks for at most `most_bytes` at a time.
-    pub fn shared(
-        store: Arc<Store>,
-        times: AccessTimes,
-        clients: Arc<Clients>,
-        most_bytes: u32,
-    ) -> Mounted {
+    /// The same as one mount of several, on `host`: the kernel keeps nothing, as others change
+    /// names and files, and asks for at most `most_bytes` at a time.
+    pub fn shared(self, host: &str, most_bytes: u32) -> Mounted {
         Mounted {
             shared: Some(Shared {
+                host: host.into(),
                 most_bytes,
                 pins: Pins::default(),
             }),
-            ..Mounted::new(store, times, clients)
+            ..self
         }
     }
 
@@ -157,7 +154,8 @@ impl Mounted {
         if self.shared.is_none() {
             self.near.serves(request.pid(), is_small);
         }
-        self.clients.count(request.uid(), request.pid(), kind);
+        let host = self.shared.as_ref().map(|shared| &shared.host);
+        self.clients.count(host, request.uid(), request.pid(), kind);
     }
 
     fn accessed(&self, ino: u64) {

@@ -167,7 +167,7 @@ impl Service {
         let mut lines = entrance.lines();
         for host in hosts.split(',') {
             let (store, clients) = (Arc::clone(&self.store), Arc::clone(&self.clients));
-            let mounted = Mounted::shared(store, times, clients, MOST_DATA);
+            let mounted = Mounted::new(store, times, clients).shared(host, MOST_DATA);
             let share = Share::begin(host, mounted, &entrance, &mounts.peers).map_err(failed)?;
             lines += &format!("session {:x}\n", share.session());
             mounts.shares.push(share);

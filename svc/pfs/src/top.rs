@@ -87,7 +87,7 @@ fn table(before: &Look, now: &Look, seconds: f64) -> String {
             words,
         );
     }
-    heading(&mut text, "names", "client (user/process)");
+    heading(&mut text, "names", "client (user/process@host)");
     for (who, rate, words) in rates("client") {
         row(
             &mut text,
