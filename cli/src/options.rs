@@ -406,7 +406,8 @@ pub struct RecordOptions {
 pub struct FilesOptions {
     /// Make a parallel file system for the time of the job, striped over these directories,
     /// separated by commas, or over temporary ones; programs find it by the variable MARGAY_PFS.
-    /// It is removed when the job has ended
+    /// HOST:/PATH is on another host, each:/PATH on each host of the job. It is removed when the
+    /// job has ended
     #[arg(long = "pfs", value_name = "DIRECTORIES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_hint = ValueHint::DirPath)]
     pub pfs: Option<OsString>,
 

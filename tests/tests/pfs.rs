@@ -511,7 +511,7 @@ fn a_job_has_a_file_system_that_is_drained_and_removed() {
     for (options, why) in [
         (["-pfs-drain", "file"], "cannot write to file"),
         (["-pfs-parity", "3"], "0..=2"),
-        (["-host", "nowhere"], "this host only"),
+        (["-host", "nowhere"], "host nowhere: the remote shell ended"),
     ] {
         let output = run(&mut with_files(&place, mpiexec(), &options, "touch begun"));
         assert!(said(&output).contains(why), "{}", said(&output));

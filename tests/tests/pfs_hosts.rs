@@ -3,6 +3,7 @@
 //! make.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -423,9 +424,47 @@ fn a_job_on_several_hosts_has_a_file_system_of_its_own() {
         stage().join("bin/mpiexec").display(),
         cluster.hosts.folder.path().display()
     );
-    let mut launcher = cluster.begin(1, &sleeps);
-    cluster.until("it runs", || cluster.path("runs").exists());
-    cluster.kill(1, "[^ ]*mpiexec -host");
-    launcher.wait().unwrap();
+    cluster.is_ended_by_a_kill(&sleeps);
+    // The same with directories on all hosts, and everything copied from them.
+    let [a, b] = [1, 2].map(|host| cluster.hosts.name(host));
+    let folder = cluster.hosts.folder.path().display().to_string();
+    for directory in ["l1", "l2"] {
+        fs::create_dir(cluster.path(directory)).unwrap();
+    }
+    let over = format!("-pfs=each:{folder}/l1,{b}:{folder}/l2");
+    let job = format!(
+        "{} -timeout 100 -host {a},{b} -ppn 2 -n 4 {over} -pfs-drain more sh -c \
+         '{} $MARGAY_PFS/file && echo hello > $MARGAY_PFS/by.$MARGAY_RANK; ls -d {folder}/l?/*'",
+        stage().join("bin/mpiexec").display(),
+        built.path().display()
+    );
+    let said = cluster.on(1, &job);
+    let made: BTreeSet<&str> = (said.lines()).filter(|line| line.contains("/l")).collect();
+    assert_eq!(made.len(), 3, "{said}");
+    for rank in 0..4 {
+        let text = fs::read_to_string(cluster.path(&format!("more/by.{rank}"))).unwrap();
+        assert_eq!(text, "hello\n");
+    }
     cluster.nothing_is_left();
+    assert_eq!(cluster.on(1, "ls l1 l2"), "l1:\n\nl2:\n");
+    fs::remove_file(cluster.path("runs")).unwrap();
+    cluster.is_ended_by_a_kill(&sleeps.replace("-pfs ", &format!("{over} ")));
+    // Those of other hosts go; what may be left on the first one, the next job removes.
+    cluster.until("the directories go", || {
+        cluster
+            .on(1, "test $(ls l1 | wc -l) -le 1 && ls l2 || echo more")
+            .is_empty()
+    });
+}
+
+impl Cluster {
+    /// A job whose launcher is killed, and what keeps its file system.
+    fn is_ended_by_a_kill(&self, job: &str) {
+        let mut launcher = self.begin(1, job);
+        self.until("it runs", || self.path("runs").exists());
+        self.kill(1, "[^ ]*mpiexec -host");
+        self.kill(1, "[^ ]*margay-pfs job");
+        launcher.wait().unwrap();
+        self.nothing_is_left();
+    }
 }

@@ -108,6 +108,7 @@ fn mpiexec_takes_the_hosts_of_slurms_allocation() {
             assert_world(&output);
         }
     }
+    a_file_system_over_the_hosts_of_an_allocation(&slurm, salloc);
     // A script, several times.
     let script = format!(
         "#!/bin/sh\n{mpiexec} {} code\necho task $SLURM_ARRAY_TASK_ID ends with $?\n",
@@ -149,6 +150,30 @@ fn mpiexec_takes_the_hosts_of_slurms_allocation() {
 }
 
 /// The Hydra of MPICH speaks PMI-1, Open MPI's launcher PMIx.
+/// It lies on local disks of all hosts, is used from all, and is gone with the job.
+fn a_file_system_over_the_hosts_of_an_allocation(slurm: &Slurm, salloc: &str) {
+    if fs::File::open("/dev/fuse").is_err() {
+        eprintln!("-pfs is not run: /dev/fuse cannot be opened, which a mount takes");
+        return;
+    }
+    let files = Built::mpi("mpi/files.c");
+    let local = slurm.path("local");
+    fs::create_dir(&local).expect("the folder takes files");
+    let line = format!(
+        "{salloc} {} -pfs=each:{} -pfs-drain {} sh -c '{} $MARGAY_PFS/file && touch $MARGAY_PFS/by.$MARGAY_RANK'",
+        stage().join("bin/mpiexec").display(),
+        local.display(),
+        slurm.path("results").display(),
+        files.path().display()
+    );
+    let output = slurm.run(&line, 100);
+    assert!(output.status.success(), "{}{}", text(&output), slurm.logs());
+    for rank in 0..4 {
+        assert!(slurm.path(&format!("results/by.{rank}")).exists());
+    }
+    assert_eq!(fs::read_dir(&local).expect("it stays").count(), 0);
+}
+
 #[test]
 fn other_launchers_tasks_are_one_world() {
     let ends = Built::mpi("mpi/ends.c");

@@ -195,9 +195,10 @@ pub enum Action {
         name: String,
         #[command(flatten)]
         serving: Serving,
-        /// End when the standard input ends
-        #[arg(long)]
-        owned: bool,
+        /// End when the standard input ends; whether stripe directories of other hosts are kept
+        /// then
+        #[arg(long = "owned")]
+        owner: Option<Owned>,
     },
     /// Mount a file system of another host, which hands over how that is reached
     #[command(hide = true)]
@@ -209,6 +210,13 @@ pub enum Action {
     /// Make a file system for the time of a job, as `mpiexec -pfs` does
     #[command(hide = true)]
     Job(JobOptions),
+}
+
+/// What becomes of the stripe directories of a job that lie on other hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Owned {
+    Kept,
+    Temporary,
 }
 
 /// The file system of a job.

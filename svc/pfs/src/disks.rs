@@ -1,6 +1,7 @@
 //! Opening stripe directories: what is done with them has a deadline, and is counted.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
@@ -10,12 +11,13 @@ use std::time::Duration;
 
 use margay_fs_stripes::{Counted, Disk, Folder, Health, Traffic, Watched, in_time};
 use margay_job_launch::hosts::named_shell;
+use margay_svc_pfs_options::Owned;
 
 use crate::hosts::disk::Remote;
 use crate::hosts::door::Entrance;
 use crate::hosts::invite;
 use crate::hosts::program::Why;
-use crate::hosts::reach::Wish;
+use crate::hosts::reach::{Opening, Wish};
 use crate::lock::lock;
 use crate::registry::elsewhere;
 use crate::show;
@@ -39,11 +41,35 @@ impl Refusal {
     }
 }
 
+/// How those on other hosts are had.
+#[derive(Clone, Debug)]
+pub struct Others {
+    /// Whether they are a job's, and what becomes of them then.
+    pub owner: Option<Owned>,
+    /// The words of the remote shell.
+    pub shell: Vec<OsString>,
+}
+
+impl Others {
+    /// By the remote shell that the environment names.
+    pub fn new(owner: Option<Owned>) -> Others {
+        let shell = std::env::var(SHELL).unwrap_or_default();
+        Others {
+            owner,
+            shell: named_shell(&shell),
+        }
+    }
+}
+
+/// The variable that names another remote shell.
+pub const SHELL: &str = "MARGAY_RSH";
+
 /// The stripe directories that were opened.
 pub struct Disks {
     /// The name of the file system.
     name: String,
     deadline: Duration,
+    others: Others,
     traffic: Mutex<BTreeMap<String, Arc<Traffic>>>,
     opened: Mutex<Vec<Weak<Folder>>>,
     remotes: Mutex<Vec<Weak<Remote>>>,
@@ -53,10 +79,11 @@ pub struct Disks {
 
 impl Disks {
     /// Operations that take longer than `deadline` fail.
-    pub fn new(name: &str, deadline: Duration) -> Disks {
+    pub fn new(name: &str, deadline: Duration, others: Others) -> Disks {
         Disks {
             name: name.to_owned(),
             deadline,
+            others,
             traffic: Mutex::default(),
             opened: Mutex::default(),
             remotes: Mutex::default(),
@@ -67,7 +94,11 @@ impl Disks {
     /// Opens a stripe directory.
     pub fn open(&self, path: &str) -> Result<Arc<dyn Disk>, Refusal> {
         if let Some((host, there)) = elsewhere(path) {
-            let opened = self.there(path, host, there, false);
+            let how = match self.others.owner {
+                Some(Owned::Temporary) => Opening::Temporary,
+                Some(Owned::Kept) | None => Opening::Plain,
+            };
+            let opened = self.there(path, host, there, how);
             return opened.map_err(|why| match why.is_in_use {
                 true => Refusal::InUse(why.text),
                 false => Refusal::Unusable(why.text),
@@ -88,7 +119,9 @@ impl Disks {
     /// Makes a stripe directory.
     pub fn create(&self, path: &str) -> Result<Arc<dyn Disk>, String> {
         if let Some((host, there)) = elsewhere(path) {
-            return self.there(path, host, there, true).map_err(|why| why.text);
+            return self
+                .there(path, host, there, Opening::New)
+                .map_err(|why| why.text);
         }
         let owned = path.to_owned();
         let made = in_time(self.deadline, move || Folder::create(Path::new(&owned)));
@@ -114,14 +147,14 @@ impl Disks {
         path: &str,
         host: &str,
         there: &str,
-        is_new: bool,
+        how: Opening,
     ) -> Result<Arc<dyn Disk>, Why> {
         let failed = |text: &dyn Display| Why::from(format!("{path}: {text}"));
         let entrance = self.entrance().map_err(|error| failed(&error))?;
         let (session, remote) = Remote::begin(&entrance).map_err(|error| failed(&error))?;
         let wish = Wish::Directory {
             path: there.into(),
-            is_new,
+            how,
         };
         self.ask(host, &wish, session).map_err(|why| Why {
             text: format!("host {host}: {}", why.text),
@@ -139,14 +172,13 @@ impl Disks {
         let entrance = self
             .entrance()
             .map_err(|error| Why::from(error.to_string()))?;
-        let shell = named_shell(&std::env::var("MARGAY_RSH").unwrap_or_default());
         let text = format!(
             "{}name {}\n{}session {session:x}\n",
             entrance.lines(),
             self.name,
             wish.line()
         );
-        invite::ask(host, &shell, &text)
+        invite::ask(host, &self.others.shell, &text, self.others.owner.is_some())
     }
 
     /// Where hosts reach this process for their directories.

@@ -14,15 +14,19 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use margay_core_stripes::Layout;
-use margay_job_launch::hosts::is_this_machine;
-use margay_svc_pfs_options::{JobOptions, PROGRAM, Sharing};
+use margay_job_launch::hosts::{is_this_machine, named_shell};
+use margay_svc_pfs_options::{JobOptions, Owned, PROGRAM, Sharing};
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::process::{beside, host_name, lead_session};
 use margay_sys_os::signal::{SIGHUP, SIGINT, SIGTERM, SignalFd, SignalSet};
 
+use crate::disks::{Disks, Others};
 use crate::leftovers::{self, Held, MOUNT, NAME, PREFIX, STATE, STRIPES, new_directory};
-use crate::registry::Known;
+use crate::registry::{self, Known};
 use crate::{ask, clear_dead, connect, drain, make, mounts, serve_for, share};
+
+/// The host of a directory that each host of the job has.
+const EACH: &str = "each";
 
 /// Stripe directories where none are named.
 const TEMPORARY: usize = 4;
@@ -100,7 +104,13 @@ pub fn run(options: &JobOptions) -> Result<(), String> {
         }
         Err(text) => {
             files.stop();
-            Err(format!("{text}; {}", held.found_in()))
+            let there = |path: &&String| registry::elsewhere(path).is_some();
+            let there: Vec<&str> = (files.known.directories.iter().filter(there))
+                .map(String::as_str)
+                .collect();
+            Err(format!("{text}; {} {}", held.found_in(), there.join(" "))
+                .trim_end()
+                .into())
         }
     }
 }
@@ -160,7 +170,15 @@ fn begin(options: &JobOptions, base: &Path, held: &mut Held) -> Result<Files, St
         stripes.extend((0..TEMPORARY).map(|n| base.join(format!("{STRIPES}.{n}"))));
     }
     for directory in &options.directories {
-        stripes.push(held.add(&plain(directory)?)?.join(STRIPES));
+        for place in places(directory, &options.sharing.hosts) {
+            stripes.push(match place {
+                Place::Here(folder) => held.add(&plain(&folder)?)?.join(STRIPES),
+                Place::There(host, folder) => {
+                    let name = format!("{PREFIX}{:x}", registry::lot()?);
+                    format!("{host}:{}/{name}", folder.trim_end_matches('/')).into()
+                }
+            });
+        }
     }
     held.note(None)?;
     let count = stripes.len();
@@ -174,8 +192,9 @@ fn begin(options: &JobOptions, base: &Path, held: &mut Held) -> Result<Files, St
         .mode(0o700)
         .create(&mount)
         .map_err(|error| format!("cannot make {}: {error}", mount.display()))?;
-    let known = make(NAME, &stripes, layout, &[])?;
-    let service = serve_for(&known, DEADLINE, true)?;
+    let known = make(NAME, &stripes, layout, &[], others(&options.sharing))?;
+    let shell = options.sharing.launcher_exec.as_deref();
+    let service = serve_for(&known, DEADLINE, Some(owned(options)), shell)?;
     let mut sharing = options.sharing.clone();
     let has_this = sharing.hosts.iter().any(|host| is_this_machine(host));
     if !sharing.hosts.is_empty() && !has_this {
@@ -194,6 +213,45 @@ fn begin(options: &JobOptions, base: &Path, held: &mut Held) -> Result<Files, St
         files.end();
     }
     begun.map(|()| files)
+}
+
+/// How stripe directories on other hosts are had, apart from the service.
+fn others(sharing: &Sharing) -> Others {
+    let shell = sharing.launcher_exec.as_deref();
+    Others {
+        owner: Some(Owned::Kept),
+        shell: named_shell(shell.unwrap_or_default()),
+    }
+}
+
+/// What becomes of stripe directories on other hosts when the service is gone.
+fn owned(options: &JobOptions) -> Owned {
+    match options.drain {
+        Some(_) => Owned::Kept,
+        None => Owned::Temporary,
+    }
+}
+
+/// Where a stripe directory is made.
+enum Place {
+    Here(PathBuf),
+    There(String, String),
+}
+
+/// The places that a directory names: one on this host, on another one, or on each of the job's.
+fn places(directory: &Path, hosts: &[String]) -> Vec<Place> {
+    let Some((host, path)) = directory.to_str().and_then(registry::elsewhere) else {
+        return vec![Place::Here(directory.to_owned())];
+    };
+    let of = |host: &String| match is_this_machine(host) {
+        true => Place::Here(path.into()),
+        false => Place::There(host.clone(), path.into()),
+    };
+    match host == EACH && !hosts.is_empty() {
+        true => hosts.iter().map(of).collect(),
+        false if host == EACH => vec![Place::Here(path.into())],
+        false => vec![of(&host.to_owned())],
+    }
 }
 
 /// Makes a file and removes it.
@@ -231,7 +289,8 @@ impl Files {
             // Where hosts shared it, the others are not wanted any more.
             self.sharing.hosts.clear();
             mounts::clear_dead_at(NAME, &self.mount)?;
-            self.service = serve_for(&self.known, DEADLINE, true)?;
+            let shell = self.sharing.launcher_exec.as_deref();
+            self.service = serve_for(&self.known, DEADLINE, Some(Owned::Kept), shell)?;
             self.mount()?;
         }
         let mut shown = Shown {
@@ -289,6 +348,12 @@ impl Files {
         self.unmount();
         let _ = self.service.kill();
         let _ = self.service.wait();
+        let opener = Disks::new(NAME, Duration::from_secs(DEADLINE), others(&self.sharing));
+        for path in &self.known.directories {
+            if registry::elsewhere(path).is_some() {
+                opener.remove(path);
+            }
+        }
     }
 
     /// Ends it with everything stored.

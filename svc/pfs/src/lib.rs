@@ -35,13 +35,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::FromArgMatches;
-use disks::Disks;
+use disks::{Disks, Others, SHELL};
 use hosts::reach::Wish;
 use margay_core_stripes::Layout;
 use margay_fs_stripes::{Disk, Owner, Store, StoreMaking};
 use margay_job_launch::hosts::named_shell;
 pub use margay_svc_pfs_options::PROGRAM;
-use margay_svc_pfs_options::{Action, PfsOptions, Sharing, command};
+use margay_svc_pfs_options::{Action, Owned, PfsOptions, Sharing, command};
 use margay_sys_os::process::{beside, open_log};
 use registry::Known;
 use wire::Answer;
@@ -91,11 +91,11 @@ fn run(action: Action) -> Result<(), String> {
         Action::Serve {
             name,
             serving,
-            owned,
+            owner,
         } => serve::serve(
             &registry::find(&name)?,
             Duration::from_secs(serving.deadline),
-            owned,
+            owner,
         ),
         Action::Job(options) => job::run(&options),
         Action::Start { name, serving } => start(&registry::find(&name)?, serving.deadline),
@@ -253,7 +253,12 @@ fn share(
     let mut lines = String::new();
     converse(reached(known)?, &words, &mut |text| lines += text)?;
     let shell = named_shell(sharing.launcher_exec.as_deref().unwrap_or_default());
-    let way = hosts::invite::Way { hosts, shell };
+    let way = hosts::invite::Way {
+        hosts,
+        shell,
+        // That of a job stays with it.
+        stays: is_made,
+    };
     let wish = Wish::Mount {
         path: path.into(),
         is_made,
@@ -327,7 +332,7 @@ fn create(
     layout: Layout,
     spares: &[PathBuf],
 ) -> Result<(), String> {
-    make(name, directories, layout, spares)?;
+    make(name, directories, layout, spares, Others::new(None))?;
     if layout.parity == 0 && directories.len() > 1 {
         println!("no parity: the loss of any of the directories is the loss of all data");
     }
@@ -341,6 +346,7 @@ fn make(
     directories: &[PathBuf],
     layout: Layout,
     spares: &[PathBuf],
+    others: Others,
 ) -> Result<Known, String> {
     registry::check_name(name)?;
     if registry::all()?.iter().any(|there| there == name) {
@@ -374,7 +380,7 @@ fn make(
     for path in &paths {
         members.push((path.clone(), registry::lot()?));
     }
-    let opener = Disks::new(name, OPENED_WITHIN);
+    let opener = Disks::new(name, OPENED_WITHIN, others);
     let mut disks: Vec<Arc<dyn Disk>> = Vec::new();
     let mut made = Ok(());
     for path in &paths {
@@ -471,20 +477,29 @@ fn start(known: &Known, deadline: u64) -> Result<(), String> {
         println!("the service of '{name}' runs already");
         return Ok(());
     }
-    serve_for(known, deadline, false).map(drop)
+    serve_for(known, deadline, None, None).map(drop)
 }
 
-/// Starts the service in the background, and returns when it can be used. `is_owned`: it ends when
-/// this process does.
-fn serve_for(known: &Known, deadline: u64, is_owned: bool) -> Result<Child, String> {
+/// Starts the service in the background, and returns when it can be used. `owner`: it ends when
+/// this process does. `shell`: another remote shell than the environment's.
+fn serve_for(
+    known: &Known,
+    deadline: u64,
+    owner: Option<Owned>,
+    shell: Option<&str>,
+) -> Result<Child, String> {
     let name = &known.name;
     let log = registry::beside(name, "log")?;
     let failed = |error: io::Error| format!("cannot start the service of '{name}': {error}");
     let file = open_log(&log).map_err(failed)?;
     let mut child = Command::new(beside(PROGRAM).map_err(failed)?)
         .args(["serve", &format!("--deadline={deadline}"), name])
-        .args(is_owned.then_some("--owned"))
-        .stdin(if is_owned {
+        .args(owner.map(|owner| match owner {
+            Owned::Kept => "--owned=kept",
+            Owned::Temporary => "--owned=temporary",
+        }))
+        .envs(shell.map(|shell| (SHELL, shell)))
+        .stdin(if owner.is_some() {
             Stdio::piped()
         } else {
             Stdio::null()
@@ -585,7 +600,7 @@ fn ask_or_open(known: &Known, words: &[&str]) -> Result<(), String> {
     if let Some(stream) = connect(known)? {
         return talk(stream, words);
     }
-    let service = service::Service::open(known, OPENED_WITHIN)?;
+    let service = service::Service::open(known, OPENED_WITHIN, Others::new(None))?;
     let words: Vec<String> = words
         .iter()
         .map(|word| if word.is_empty() { "wait" } else { word })

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use margay_fs_stripes::{Disk, Fault, Health, Read, State, Store, read_state};
 
 use crate::clients::Clients;
-use crate::disks::{Disks, Refusal};
+use crate::disks::{Disks, Others, Refusal};
 use crate::fuse::now;
 use crate::lock::lock;
 use crate::mounting::Mounts;
@@ -118,8 +118,8 @@ impl Service {
     ///
     /// # Errors
     /// In words.
-    pub fn open(known: &Known, deadline: Duration) -> Result<Arc<Service>, String> {
-        let opener = Disks::new(&known.name, deadline);
+    pub fn open(known: &Known, deadline: Duration, others: Others) -> Result<Arc<Service>, String> {
+        let opener = Disks::new(&known.name, deadline, others);
         let mut disks: Vec<Option<Arc<dyn Disk>>> = Vec::new();
         let mut reasons = Vec::new();
         for path in &known.directories {

@@ -329,6 +329,10 @@ const PLACES: &[(&str, &str)] = &[
         "a remote shell, and the threads that each ask a host",
     ),
     (
+        "svc/pfs/src/hosts/program.rs",
+        "what a remote shell has started waits for what it has started itself",
+    ),
+    (
         "svc/pfs/src/hosts/reach.rs",
         "a host that looks for the service at first",
     ),

@@ -2,8 +2,10 @@
 //! written as that service asks.
 
 use std::collections::VecDeque;
+use std::fs;
 use std::io::{self, IoSlice};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,10 +15,11 @@ use margay_sys_os::descriptor::PollSet;
 use super::disk::{ANSWER, Operation, REQUEST, Request};
 use super::door::Bell;
 use super::program::Why;
-use super::reach::Reach;
+use super::reach::{Opening, Reach};
 use super::session::BEFORE;
 use super::share::is_over;
 use super::wire::message;
+use crate::leftovers::PREFIX;
 use crate::lock::lock;
 
 /// How long one that is in use is waited for: what had it may just be ending.
@@ -52,14 +55,17 @@ struct Shared {
 pub struct Directory {
     reach: Reach,
     shared: Arc<Shared>,
+    /// Where it is, if it goes with the service.
+    temporary: Option<PathBuf>,
 }
 
 impl Directory {
-    /// Opens it, or makes it if `is_new`.
+    /// Opens it, or makes it.
     ///
     /// # Errors
     /// In words.
-    pub fn begin(mut reach: Reach, path: &Path, is_new: bool) -> Result<Directory, Why> {
+    pub fn begin(mut reach: Reach, path: &Path, how: Opening) -> Result<Directory, Why> {
+        let is_new = how == Opening::New;
         let end = Instant::now() + FREE_WITHIN;
         let folder = loop {
             let opened = match is_new {
@@ -86,7 +92,11 @@ impl Directory {
             came: Condvar::new(),
             bell,
         });
-        Ok(Directory { reach, shared })
+        Ok(Directory {
+            reach,
+            shared,
+            temporary: (how == Opening::Temporary).then(|| path.to_owned()),
+        })
     }
 
     /// Serves it until the service is gone.
@@ -117,6 +127,9 @@ impl Directory {
         }
         lock(&self.shared.work).is_over = true;
         self.shared.came.notify_all();
+        if let Some(path) = &self.temporary {
+            remove(path);
+        }
         self.shared.folder.release();
     }
 
@@ -131,6 +144,16 @@ impl Directory {
             lock(&self.shared.work).requests.push_back(message);
             self.shared.came.notify_one();
         }
+    }
+}
+
+/// Removes a stripe directory's files, and the directory itself where it was made for a job.
+pub fn remove(path: &Path) {
+    Folder::remove(path);
+    let name = path.file_name().unwrap_or_default();
+    if name.as_bytes().starts_with(PREFIX.as_bytes()) {
+        // What somebody has put there stays, and the directory with it.
+        let _ = fs::remove_dir(path);
     }
 }
 

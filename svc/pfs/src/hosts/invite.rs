@@ -11,7 +11,7 @@ use std::time::Duration;
 use margay_job_launch::hosts::program_on;
 use margay_svc_pfs_options::PROGRAM;
 
-use super::program::{FAILED, IN_USE, READY, Why};
+use super::program::{FAILED, IN_USE, READY, STAY, Why};
 use super::reach::Wish;
 
 /// How long a host may take: the remote shell has a limit of its own, and so has the program there.
@@ -25,6 +25,8 @@ pub struct Way<'a> {
     pub hosts: Vec<&'a str>,
     /// The words of the remote shell.
     pub shell: Vec<OsString>,
+    /// It stays until what it has started has ended.
+    pub stays: bool,
 }
 
 /// Has the hosts do what is wished for `name`, as the service says in `lines`, all at the same
@@ -42,7 +44,7 @@ pub fn all(way: &Way<'_>, name: &str, wish: &Wish, lines: &str) -> Result<(), St
             .map(|(host, session)| {
                 let text = format!("{common}{session}\n");
                 scope.spawn(move || {
-                    let done = ask(host, &way.shell, &text);
+                    let done = ask(host, &way.shell, &text, way.stays);
                     done.map_err(|why| format!("host {host}: {}", why.text))
                 })
             })
@@ -57,11 +59,11 @@ pub fn all(way: &Way<'_>, name: &str, wish: &Wish, lines: &str) -> Result<(), St
     }
 }
 
-/// Has one host do what `text` asks for.
+/// Has one host do what `text` asks for. `stays`: the remote shell stays until that has ended.
 ///
 /// # Errors
 /// In words.
-pub fn ask(host: &str, shell: &[OsString], text: &str) -> Result<(), Why> {
+pub fn ask(host: &str, shell: &[OsString], text: &str, stays: bool) -> Result<(), Why> {
     let words: Vec<_> = shell.iter().map(|word| word.to_string_lossy()).collect();
     let failed = |error: io::Error| {
         format!(
@@ -78,14 +80,18 @@ pub fn ask(host: &str, shell: &[OsString], text: &str) -> Result<(), Why> {
         .map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
         // Where it has gone, what it says is the reason.
-        let _ = stdin.write_all(text.as_bytes());
+        let stay = if stays { STAY } else { "" };
+        let _ = write!(stdin, "{text}{stay}");
     }
     let answer = answered(&mut child);
     if answer.is_none() {
         let _ = child.kill();
     }
     if let Some(Some(done)) = answer {
-        let _ = child.wait();
+        match stays && done.is_ok() {
+            true => drop(thread::spawn(move || child.wait())),
+            false => drop(child.wait()),
+        }
         return done;
     }
     let mut said = String::new();

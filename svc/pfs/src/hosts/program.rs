@@ -4,12 +4,11 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
-use margay_fs_stripes::Folder;
 use margay_svc_pfs_options::PROGRAM;
 use margay_sys_os::process::{beside, lead_session};
 
 use super::attach::Attached;
-use super::directory::Directory;
+use super::directory::{self, Directory};
 use super::reach::{Invitation, Reach, Wish};
 
 /// What the other host reads when it has been done.
@@ -19,6 +18,10 @@ pub const READY: &str = "margay-pfs ready";
 pub const FAILED: &str = "margay-pfs failed: ";
 
 pub const IN_USE: &str = "margay-pfs in use: ";
+
+/// The line of an invitation with which the program that was started stays until what it has
+/// started itself has ended: batch systems end what a step of a job leaves behind.
+pub const STAY: &str = "stay yes\n";
 
 const NO_INVITATION: &str =
     "what was sent to this host is no invitation; it must have the same version";
@@ -51,6 +54,10 @@ pub fn start() -> Result<(), String> {
         line = format!("{FAILED}what keeps it has ended\n");
     }
     print!("{line}");
+    let _ = io::stdout().flush();
+    if String::from_utf8_lossy(&text).contains(STAY) {
+        let _ = child.wait();
+    }
     Ok(())
 }
 
@@ -102,12 +109,12 @@ impl Kept {
                 let attached = Attached::begin(reach, path, is_made)?;
                 Ok(Kept::Mount(Box::new(attached)))
             }
-            Wish::Directory { path, is_new } => {
-                let directory = Directory::begin(reach, &path, is_new)?;
+            Wish::Directory { path, how } => {
+                let directory = Directory::begin(reach, &path, how)?;
                 Ok(Kept::Directory(Box::new(directory)))
             }
             Wish::Removal { path } => {
-                Folder::remove(&path);
+                directory::remove(&path);
                 Ok(Kept::Nothing)
             }
         }

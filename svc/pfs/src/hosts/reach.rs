@@ -41,10 +41,20 @@ pub enum Wish {
     Nothing,
     /// A mount. `is_made`: at a directory that is made and goes with it.
     Mount { path: PathBuf, is_made: bool },
-    /// A stripe directory. `is_new`: it is made.
-    Directory { path: PathBuf, is_new: bool },
+    /// A stripe directory.
+    Directory { path: PathBuf, how: Opening },
     /// A stripe directory is removed.
     Removal { path: PathBuf },
+}
+
+/// How a stripe directory is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    Plain,
+    /// It is made.
+    New,
+    /// It goes with the service.
+    Temporary,
 }
 
 impl Wish {
@@ -64,8 +74,11 @@ impl Wish {
             Wish::Nothing => "",
             Wish::Mount { is_made: false, .. } => "mount",
             Wish::Mount { is_made: true, .. } => "make",
-            Wish::Directory { is_new: false, .. } => "directory",
-            Wish::Directory { is_new: true, .. } => "new",
+            Wish::Directory { how, .. } => match how {
+                Opening::Plain => "directory",
+                Opening::New => "new",
+                Opening::Temporary => "temporary",
+            },
             Wish::Removal { .. } => "remove",
         };
         format!("{kind} {}\n", self.path().display())
@@ -73,10 +86,13 @@ impl Wish {
 
     fn read(kind: &str, path: &str) -> Option<Wish> {
         let path = PathBuf::from(path);
-        let (is_made, is_new) = (kind == "make", kind == "new");
+        let is_made = kind == "make";
+        let directory = |path, how| Some(Wish::Directory { path, how });
         match kind {
             "mount" | "make" => Some(Wish::Mount { path, is_made }),
-            "directory" | "new" => Some(Wish::Directory { path, is_new }),
+            "directory" => directory(path, Opening::Plain),
+            "new" => directory(path, Opening::New),
+            "temporary" => directory(path, Opening::Temporary),
             "remove" => Some(Wish::Removal { path }),
             _ => None,
         }
@@ -106,6 +122,7 @@ impl Invitation {
                 }
                 "session" => invitation.session = hex(rest)?,
                 "name" => invitation.name = rest.to_owned(),
+                "stay" => {}
                 _ => invitation.wish = Wish::read(kind, rest)?,
             }
         }
@@ -248,7 +265,7 @@ mod tests {
         assert_eq!((read.port, read.number, read.session), (5000, 255, 31));
         assert_eq!((read.secret, read.addresses.len()), ([10; 32], 2));
         assert_eq!(read.wish.line(), "mount /a b\n");
-        for kind in ["make", "directory", "new", "remove"] {
+        for kind in ["make", "directory", "new", "temporary", "remove"] {
             let read = Invitation::read(&text.replace("mount", kind)).unwrap();
             assert_eq!(
                 read.wish.line(),
