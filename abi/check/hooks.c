@@ -258,13 +258,18 @@ int MPI_Startall(int count, MPI_Request *requests)
 }
 
 #define AS_CALLED(invoke) (margay_called_from(SITE_OF_CALLER), INSIDE(invoke))
+static void is_complete(MPI_Request request)
+{
+    margay_watch_end(request);
+    margay_check_record(AFTER, "MPI_Request_get_status", (void *)is_complete, 0, "H", 1, &request);
+}
 
 /* A request of which one of these says that it is complete is left with its handle, but its memory is the program's. */
 int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
 {
     int code = AS_CALLED(PMPI_Request_get_status(request, flag, status));
     if (code == MPI_SUCCESS && *flag) {
-        margay_watch_end(request);
+        is_complete(request);
     }
     return code;
 }
@@ -273,7 +278,7 @@ int MPI_Request_get_status_all(int count, const MPI_Request requests[], int *fla
 {
     int code = AS_CALLED(PMPI_Request_get_status_all(count, requests, flag, statuses));
     for (int i = 0; code == MPI_SUCCESS && *flag && i < count; i++) {
-        margay_watch_end(requests[i]);
+        is_complete(requests[i]);
     }
     return code;
 }
@@ -282,7 +287,7 @@ int MPI_Request_get_status_any(int count, const MPI_Request requests[], int *ind
 {
     int code = AS_CALLED(PMPI_Request_get_status_any(count, requests, index, flag, status));
     if (code == MPI_SUCCESS && *flag && *index >= 0 && *index < count) {
-        margay_watch_end(requests[*index]);
+        is_complete(requests[*index]);
     }
     return code;
 }
@@ -291,7 +296,7 @@ int MPI_Request_get_status_some(int count, const MPI_Request requests[], int *do
 {
     int code = AS_CALLED(PMPI_Request_get_status_some(count, requests, done, indices, statuses));
     for (int i = 0; code == MPI_SUCCESS && i < *done; i++) {
-        margay_watch_end(requests[indices[i]]);
+        is_complete(requests[indices[i]]);
     }
     return code;
 }

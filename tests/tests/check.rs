@@ -228,6 +228,43 @@ fn the_right_twins_of_these_programs_are_right() {
 }
 
 #[test]
+fn errors_of_threads_are_found_with_their_lines_and_their_right_twins_are_right() {
+    let threads = Wrong::build_of("threads.c", "-O0");
+    for (what, kind, marks) in [
+        ("level", "threads", &["level"][..]),
+        (
+            "serialized",
+            "threads",
+            &["serialized sent", "serialized received"],
+        ),
+        ("finalize", "threads", &["finalize"]),
+        ("together", "collective mismatch", &["together"]),
+        ("freed", "request", &["freed made", "freed"]),
+    ] {
+        let output = threads.run(what);
+        let said = text(&output);
+        assert!(!output.status.success(), "{what}: {said}");
+        let is_at = |said: &str, mark| said.contains(&format!("{} ", line_of("threads.c", mark)));
+        let is_it = |said: &str| {
+            let is_kind = said.contains(&format!("check: {kind}: "));
+            is_kind && marks.iter().all(|mark| is_at(said, mark))
+        };
+        assert!(said.lines().any(is_it), "{what}: {said}");
+    }
+    for what in [
+        "serialized_right",
+        "together_right",
+        "freed_right",
+        "started_right",
+    ] {
+        let output = threads.run(what);
+        let said = text(&output);
+        assert!(output.status.success(), "{what}: {said}");
+        assert!(said.contains("check: no errors found"), "{what}: {said}");
+    }
+}
+
+#[test]
 fn a_system_that_refuses_is_named_once_and_a_program_keeps_its_signal() {
     let loads = Wrong::build_of("loads.c", "-O0");
     let refused = Wrong::build_of("refused.c", "-O0");

@@ -8,7 +8,7 @@ use crate::types::{Data, Type};
 
 /// Kinds of calls that are handled alike.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sort {
+pub enum Sort {
     Send,
     Receive,
     Exchange,
@@ -22,7 +22,7 @@ enum Sort {
     Other,
 }
 
-fn sort(name: &str) -> Sort {
+pub fn sort(name: &str) -> Sort {
     match name {
         "MPI_Send" | "MPI_Bsend" | "MPI_Ssend" | "MPI_Rsend" | "MPI_Isend" | "MPI_Issend"
         | "MPI_Irsend" | "MPI_Ibsend" | "MPI_Send_init" | "MPI_Ssend_init" | "MPI_Rsend_init"
@@ -106,6 +106,7 @@ impl Checker {
             return;
         }
         let sort = sort(&record.name);
+        self.threads_begin(process, record, &call);
         let mut running = Running {
             call: call.clone(),
             items: record.items.clone(),
@@ -224,9 +225,10 @@ impl Checker {
                     .or(memory)
                     .or_else(|| self.wrong_shape(process, record, call))
             }
-            Sort::Complete => self
-                .wait_in_vain(process, record)
-                .inspect(|f| self.report(f.clone())),
+            Sort::Complete => {
+                self.wait_in_vain(process, record);
+                None
+            }
             Sort::Access => {
                 let wrong = self
                     .wrong_window(process, call, record.handle(12))
@@ -272,16 +274,7 @@ impl Checker {
                     true,
                 ),
                 "MPI_Cancel" => {
-                    let comm = record
-                        .list(0)
-                        .first()
-                        .and_then(|h| self.processes[process].requests.get(&(*h as u64)));
-                    let comm = comm.and_then(|r| match r.items.get(5) {
-                        Some(Item::Number(n)) => Some(*n as u64),
-                        _ => None,
-                    });
-                    comm.into_iter()
-                        .for_each(|comm| self.lose_track(process, comm));
+                    self.cancels(process, record);
                     None
                 }
                 "MPI_Psend_init" | "MPI_Precv_init" => {
@@ -377,8 +370,14 @@ impl Checker {
     pub(crate) fn after(&mut self, process: usize, record: &Record) {
         let sort = sort(&record.name);
         let running = self.processes[process].running.remove(&record.thread);
-        if record.name == "MPI_Init" {
-            return;
+        match record.name.as_str() {
+            "MPI_Init" => {
+                let initialized = Some((record.thread, record.number(0)));
+                self.processes[process].threads.initialized = initialized;
+                return;
+            }
+            "MPI_Request_get_status" => return self.is_said_complete(process, record),
+            _ => {}
         }
         if let Some(problem) = running.as_ref().and_then(|r| r.problem.clone())
             && record.code == 0
@@ -401,13 +400,8 @@ impl Checker {
                 // Which partitions are ready now is not known.
                 self.forget_requests(process, &running);
             }
-            let comm = match sort {
-                Sort::Collective => Some(8),
-                Sort::Together(at) => Some(at),
-                _ => None,
-            };
-            if let Some(Item::Number(comm)) = comm.and_then(|at| running.items.get(at)) {
-                self.collective_failed(process, *comm as u64);
+            if let Some(comm) = collective_comm(&record.name, &running.items) {
+                self.collective_failed(process, comm);
             }
             if let Some(sent) = running.sent {
                 self.not_sent(process, running_comm(&running), sent);
@@ -607,6 +601,19 @@ impl Checker {
         if handle >= FIRST_OWN {
             own.freed.insert(handle, (object, running.call.clone()));
         }
+    }
+}
+
+/// The communicator of a collective call.
+pub fn collective_comm(name: &str, items: &[Item]) -> Option<u64> {
+    let at = match sort(name) {
+        Sort::Collective => 8,
+        Sort::Together(at) => at,
+        _ => return None,
+    };
+    match items.get(at) {
+        Some(Item::Number(handle)) => Some(*handle as u64),
+        _ => None,
     }
 }
 

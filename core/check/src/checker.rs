@@ -105,6 +105,7 @@ impl Checker {
         }
         self.incomplete_collectives(is_good);
         self.late_conflicts();
+        self.waited_in_vain();
         let silent = (self.processes.iter())
             .filter(|p| p.is_initialized && !p.is_finalized && is_good)
             .map(|p| (p.rank, p.last.clone()));

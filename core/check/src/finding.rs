@@ -34,6 +34,7 @@ pub enum Kind {
     Conflict,
     Leak,
     Partition,
+    Threads,
 }
 
 impl Kind {
@@ -56,6 +57,7 @@ impl Kind {
             Kind::Conflict => "conflicting accesses",
             Kind::Leak => "leak",
             Kind::Partition => "partitioned request",
+            Kind::Threads => "threads",
         }
     }
 }

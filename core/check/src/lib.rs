@@ -12,6 +12,7 @@
 //! | `messages` | which send belongs to which receive; races |
 //! | `request` | requests: lost, unused, in use |
 //! | `window` | epochs and accesses that conflict |
+//! | `threads` | calls of several threads |
 //! | `types` | datatypes as signatures |
 //! | `state` | what is known of a process |
 //!
@@ -31,6 +32,7 @@ mod objects;
 mod record;
 mod request;
 mod state;
+mod threads;
 mod types;
 mod window;
 

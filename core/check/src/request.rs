@@ -33,7 +33,10 @@ impl Checker {
             partitions,
             ready: Vec::new(),
             was_started: false,
+            may_be_freed: false,
+            in_vain: None,
         };
+        self.handle_is_new(process, handle);
         self.processes[process].requests.insert(handle, request);
     }
 
@@ -54,6 +57,8 @@ impl Checker {
                 (true, false) => {
                     request.is_active = true;
                     request.was_started = true;
+                    request.may_be_freed = false;
+                    request.in_vain = None;
                     request.ready = vec![
                         false;
                         usize::try_from(request.partitions)
@@ -168,23 +173,41 @@ impl Checker {
         }
     }
 
-    /// A program that waits for persistent requests that have not been started, or for none.
-    pub(crate) fn wait_in_vain(&self, process: usize, record: &Record) -> Option<Finding> {
-        let own = &self.processes[process];
-        let inactive = record.list(0).iter().find_map(|handle| {
-            let request = own.requests.get(&(*handle as u64))?;
-            (request.is_persistent && !request.is_active).then_some(request)
-        })?;
+    /// A program that waits for a persistent request that has not been started. That is no error
+    /// as such, and it ends at once; it is one when the request never is.
+    pub(crate) fn wait_in_vain(&mut self, process: usize, record: &Record) {
+        let own = &mut self.processes[process];
         let call = own.call(process, &record.name, record.site);
-        let never = !inactive.was_started;
-        (never && record.list(0).len() == 1).then(|| {
-            Finding::new(Kind::Request)
+        let [handle] = record.list(0) else {
+            return;
+        };
+        let Some(request) = own.requests.get_mut(&(*handle as u64)) else {
+            return;
+        };
+        if request.is_persistent && !request.was_started && request.in_vain.is_none() {
+            let found = Finding::new(Kind::Request)
                 .say(format!("rank {}: ", own.rank))
                 .call(&call)
-                .say(" waits for a request that has not been started, made by ")
-                .call(&inactive.call)
-                .say("; call MPI_Start first")
-        })
+                .say(" waits for a request that is never started, made by ")
+                .call(&request.call);
+            request.in_vain = Some(found.say("; call MPI_Start first"));
+        }
+    }
+
+    /// What requests were waited for and never started, at the end.
+    pub(crate) fn waited_in_vain(&mut self) {
+        let requests = (self.processes.iter_mut()).flat_map(|own| own.requests.values_mut());
+        let found: Vec<Finding> = requests.filter_map(|r| r.in_vain.take()).collect();
+        found.into_iter().for_each(|f| self.report(f));
+    }
+
+    /// The program knows that these requests are complete, or needs not know it.
+    pub(crate) fn is_said_complete(&mut self, process: usize, record: &Record) {
+        for handle in record.list(0) {
+            if let Some(request) = self.processes[process].requests.get_mut(&(*handle as u64)) {
+                request.may_be_freed = true;
+            }
+        }
     }
 
     /// Of a job in which no process could go on: the operations of the requests that they wait for.
@@ -233,18 +256,41 @@ impl Checker {
         Some(waits(Kind::Collective).say(said))
     }
 
+    /// A request is cancelled, and may be freed then. Which message it leaves is not known.
+    pub(crate) fn cancels(&mut self, process: usize, record: &Record) {
+        let handle = record.list(0).first().map(|h| *h as u64);
+        let request = handle.and_then(|h| self.processes[process].requests.get(&h));
+        if let Some(Item::Number(comm)) = request.and_then(|r| r.items.get(5)) {
+            self.lose_track(process, *comm as u64);
+        }
+        self.is_said_complete(process, record);
+    }
+
     /// A request is freed. One that is active goes on, and nobody learns when it is over.
     pub(crate) fn frees_request(&mut self, process: usize, record: &Record) {
         let Some(handle) = record.list(0).first().map(|h| *h as u64) else {
             return;
         };
         let own = &mut self.processes[process];
-        let Some(request) = own.requests.remove(&handle) else {
+        let Some(mut request) = own.requests.remove(&handle) else {
             return;
         };
         own.uses.retain(|u| u.until != Until::Request(handle));
+        let rank = own.rank;
+        let call = own.call(process, &record.name, record.site);
+        let in_vain = request.in_vain.take();
+        in_vain.into_iter().for_each(|f| self.report(f));
         if request.is_active && request.posted.is_some() {
             self.lose_track(process, comm_of(&request));
+            if !request.may_be_freed {
+                let found = Finding::new(Kind::Request)
+                    .say(format!("rank {rank}: "))
+                    .call(&call)
+                    .say(" frees the request of ")
+                    .call(&request.call)
+                    .say(", so nobody can know when the message is in its buffer");
+                self.report(found.say("; wait for it instead"));
+            }
         }
     }
 

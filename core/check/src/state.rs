@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use crate::finding::{Call, Finding, Site};
 use crate::record::{Item, Record};
+use crate::threads::Threads;
 use crate::types::Type;
 
 pub const MPI_COMM_NULL: u64 = 0x100;
@@ -91,6 +92,10 @@ pub struct Request {
     /// Of a partitioned send: which partitions are ready.
     pub ready: Vec<bool>,
     pub was_started: bool,
+    /// The program knows that it is complete, or has cancelled it.
+    pub may_be_freed: bool,
+    /// It has been waited for without a start: an error unless it is started later.
+    pub in_vain: Option<Finding>,
 }
 
 /// Memory that a call uses until something completes it.
@@ -150,6 +155,7 @@ pub struct Process {
     pub is_finalized: bool,
     pub has_ended: bool,
     pub is_multithreaded: bool,
+    pub threads: Threads,
     /// It has fetched values of windows, by which it may know what others have done.
     pub is_ordered_by_values: bool,
     /// It has locked windows, by which others may have waited for it.

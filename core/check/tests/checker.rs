@@ -371,3 +371,75 @@ fn a_target_that_has_ended_before_its_records_are_handled_is_known() {
     }
     assert_eq!(world.found(), [Kind::Conflict]);
 }
+
+/// A world whose ranks have initialized MPI with a level of threads, in thread 1.
+fn with_level(level: i64) -> World {
+    let mut world = World::new(2);
+    for rank in 0..2 {
+        world.after(rank, "MPI_Init", numbers(&[level]));
+    }
+    world
+}
+
+/// A call of a thread begins or, with `Phase::After`, ends.
+fn by_thread(world: &mut World, thread: u64, phase: Phase, name: &str, items: Vec<Item>) {
+    world.site += 1;
+    let mut record = record(phase, name, world.site, items);
+    record.thread = thread;
+    world.checker.take(0, record);
+}
+
+#[test]
+fn threads_call_as_their_level_allows() {
+    const SERIALIZED: i64 = 2048;
+    let send = || numbers(&[4096, 1, INT, 1, 3, WORLD]);
+    for (level, found) in [(0, 1), (1024, 1), (SERIALIZED, 0), (4096, 0)] {
+        let mut world = with_level(level);
+        by_thread(&mut world, 2, Phase::Before, "MPI_Send", send());
+        by_thread(&mut world, 2, Phase::After, "MPI_Send", vec![]);
+        assert_eq!(world.found(), vec![Kind::Threads; found], "{level}");
+    }
+    for (level, found) in [(SERIALIZED, 1), (4096, 0)] {
+        let mut world = with_level(level);
+        by_thread(&mut world, 1, Phase::Before, "MPI_Send", send());
+        by_thread(&mut world, 2, Phase::Before, "MPI_Send", send());
+        assert_eq!(world.found(), vec![Kind::Threads; found], "{level}");
+    }
+}
+
+#[test]
+fn two_threads_must_not_complete_one_request_but_a_handle_may_be_used_again() {
+    let receive = |buffer| numbers(&[buffer, 1, INT, 1, 3, WORLD]);
+    let wait = || vec![Item::List(vec![0x5000])];
+    for is_new in [false, true] {
+        let mut world = with_level(4096);
+        by_thread(&mut world, 1, Phase::Before, "MPI_Irecv", receive(8192));
+        by_thread(&mut world, 1, Phase::After, "MPI_Irecv", numbers(&[0x5000]));
+        by_thread(&mut world, 1, Phase::Before, "MPI_Wait", wait());
+        if is_new {
+            by_thread(&mut world, 2, Phase::Before, "MPI_Irecv", receive(16384));
+            by_thread(&mut world, 2, Phase::After, "MPI_Irecv", numbers(&[0x5000]));
+        }
+        by_thread(&mut world, 2, Phase::Before, "MPI_Wait", wait());
+        let expected: &[Kind] = if is_new { &[] } else { &[Kind::Request] };
+        assert_eq!(world.found(), expected);
+    }
+}
+
+#[test]
+fn a_request_that_is_started_later_was_not_waited_for_in_vain() {
+    for is_started in [false, true] {
+        let mut world = World::new(2);
+        let request = || vec![Item::List(vec![0x5000])];
+        world.before(0, "MPI_Send_init", numbers(&[4096, 1, INT, 1, 3, WORLD]));
+        world.after(0, "MPI_Send_init", numbers(&[0x5000]));
+        world.before(0, "MPI_Wait", request());
+        world.after(0, "MPI_Wait", request());
+        if is_started {
+            world.call(0, "MPI_Start", request());
+        }
+        world.checker.finish(End::Cut);
+        let expected: &[Kind] = if is_started { &[] } else { &[Kind::Request] };
+        assert_eq!(world.found(), expected);
+    }
+}
