@@ -107,6 +107,7 @@ mod tests {
                 class(&[5], State::Computing, "", vec![smooth, main]),
                 class(&[6], State::Finished, "", vec![]),
             ],
+            teams: Vec::new(),
             unexpected: Vec::new(),
             unread: vec![Unread {
                 ranks: vec![6],

@@ -17,6 +17,7 @@
 //! | [`crash`] | where a process was when it crashed |
 //! | [`why`] | why a job hangs or is slow, as `margay why` shows it |
 //! | [`traffic`] | who sends how much to whom |
+//! | [`members`] | what members of teams do, as `margay why` shows it |
 //! | [`teams`] | the teams of a process with OpenMP, as `margay threads` shows them |
 //! | [`markers`] | the lights and texts that tasks of MPL show |
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ pub mod call_site;
 pub mod calls;
 pub mod crash;
 pub mod markers;
+pub mod members;
 pub mod mesh;
 pub mod places;
 pub mod posted;

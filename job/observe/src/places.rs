@@ -82,7 +82,7 @@ pub(crate) fn process_of(thread: u32) -> Option<u32> {
 }
 
 /// The process of the program that a shell runs for a rank; the rank's own if it is none.
-fn program_of(pid: u32) -> u32 {
+pub(crate) fn program_of(pid: u32) -> u32 {
     let mut pid = pid;
     for _ in 0..MOST_SHELLS {
         match children_of_shell(pid).first() {

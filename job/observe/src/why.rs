@@ -10,6 +10,7 @@ use margay_sys_os::clock::now_ns;
 use serde::Serialize;
 
 use crate::asked;
+use crate::members::{self, RankTeams};
 use crate::mesh::{self, RankView, State};
 use crate::places::Places;
 use crate::posted::Posted;
@@ -35,6 +36,8 @@ pub struct JobWhy {
     pub late: Vec<Late>,
     /// The largest first; ranks that have ended last.
     pub classes: Vec<Class>,
+    /// What the members of OpenMP's teams do.
+    pub teams: Vec<RankTeams>,
     /// Stacks that could not be read, and why.
     pub unread: Vec<Unread>,
     /// Messages in words that ranks have that wait, and that they have not asked for.
@@ -156,6 +159,7 @@ pub fn of(peers: &dyn Peers) -> JobWhy {
         findings: view.findings,
         deadlocks: view.deadlocks,
         classes,
+        teams: members::of_ranks(peers),
         unread: (unread.into_iter())
             .map(|(why, ranks)| Unread { ranks, why })
             .collect(),
@@ -373,6 +377,7 @@ impl JobWhy {
                 lines.push(format!("    {} {}", frame.function, frame.place));
             }
         }
+        lines.extend(self.teams.iter().flat_map(RankTeams::lines));
         lines.extend_from_slice(&self.unexpected);
         for unread in &self.unread {
             let many = if unread.ranks.len() == 1 { "" } else { "s" };

@@ -40,7 +40,9 @@ use std::time::Duration;
 
 pub use crashed::{are_written, crashed};
 use margay_sys_os::trace::images;
-pub use margay_sys_os::trace::{Refused, Thread};
+pub use margay_sys_os::trace::{
+    FRAME_POINTER, REGISTERS, Refused, STACK_POINTER, Thread, ThreadImage,
+};
 pub use places::Places;
 pub use sampler::Sampler;
 
@@ -234,6 +236,18 @@ pub fn stacks(threads: &[Thread]) -> Vec<Result<Stack, Refused>> {
     stacks
         .map(|(stack, python)| merged_with_python(&modules, stack, python))
         .collect()
+}
+
+/// The stacks that these registers and copies of a process's memory are: of what no thread runs.
+#[must_use]
+pub fn of_images(pid: u32, images: &[ThreadImage]) -> Vec<Stack> {
+    let mut modules = Modules::default();
+    let Some(maps) = modules.of(pid) else {
+        return Vec::new();
+    };
+    let walked = (images.iter()).map(|image| Ok(unwind::walk(image, &maps, &modules)));
+    let walked = walked.collect();
+    named(&modules, walked).into_iter().flatten().collect()
 }
 
 /// A stack in which the functions of Python stand in place of those of its interpreter, which is in

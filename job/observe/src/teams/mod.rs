@@ -6,11 +6,13 @@
 //! that it has just left.
 
 mod memory;
+mod places;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::mem::offset_of;
 
+use margay_job_stacks::Frame;
 use margay_sys_os::clock::now_ns;
 use margay_sys_os::process::ProcessFacts;
 use margay_sys_threads::inspect::{
@@ -19,6 +21,7 @@ use margay_sys_threads::inspect::{
 use serde::Serialize;
 
 use memory::{Mapped, Memory};
+use places::Source;
 
 /// A process. The field names are those of `margay threads --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,6 +53,9 @@ pub struct TeamView {
     /// Since when the region runs, in seconds, where that is known.
     pub running_s: Option<f64>,
     pub member: Vec<MemberView>,
+    /// Where its members are in the process.
+    #[serde(skip)]
+    address: u64,
 }
 
 /// A member.
@@ -63,6 +69,9 @@ pub struct MemberView {
     pub thread: Option<u32>,
     /// The core on which that thread runs or ran last.
     pub core: Option<u32>,
+    /// Where it is in the program, where that was asked for.
+    #[serde(skip)]
+    pub at: Option<Frame>,
 }
 
 /// What a member does.
@@ -94,6 +103,19 @@ const MOST_RECORDS: usize = 1 << 20;
 /// When there is no such process, it does not use Margay's threads, or reading is not permitted;
 /// the text says what to do.
 pub fn look(pid: u32) -> Result<ProcessView, Refusal> {
+    look_at(pid, false)
+}
+
+/// The same with the places of the members in the program: threads that run members are stopped
+/// for a moment.
+///
+/// # Errors
+/// As [`look`].
+pub fn look_with_places(pid: u32) -> Result<ProcessView, Refusal> {
+    look_at(pid, true)
+}
+
+fn look_at(pid: u32, with_places: bool) -> Result<ProcessView, Refusal> {
     let is_there = || ProcessFacts::of(pid).is_some_and(|facts| !matches!(facts.state, 'Z' | 'X'));
     if !is_there() {
         return Err(format!(
@@ -101,7 +123,7 @@ pub fn look(pid: u32) -> Result<ProcessView, Refusal> {
         ));
     }
     let memory = Memory::new(pid);
-    read(pid, &memory).map_err(|failure| {
+    read(pid, &memory, with_places).map_err(|failure| {
         if !is_there() {
             return format!("process {pid} has ended meanwhile");
         }
@@ -138,7 +160,7 @@ fn refusal(pid: u32, memory: &Memory, error: &io::Error) -> Refusal {
     format!("the memory of process {pid} cannot be read ({error})")
 }
 
-fn read(pid: u32, memory: &Memory) -> Result<ProcessView, Failure> {
+fn read(pid: u32, memory: &Memory, with_places: bool) -> Result<ProcessView, Failure> {
     let files = memory.files()?;
     let Some(first) = files.first() else {
         return Err(Failure::Refused(format!(
@@ -169,7 +191,11 @@ fn read(pid: u32, memory: &Memory) -> Result<ProcessView, Failure> {
         let snapshot = Snapshot::of(pid, memory, description)?;
         view.threads += snapshot.threads.len() as u32;
         let before = view.teams.len() as u32;
-        view.teams.extend(snapshot.views(memory, &files, before));
+        let mut teams = snapshot.views(memory, &files, before);
+        if with_places {
+            snapshot.find_places(pid, memory, &mut teams);
+        }
+        view.teams.extend(teams);
     }
     let members = || view.teams.iter().flat_map(|team| &team.member);
     let running = |member: &&MemberView| member.state == MemberState::Running;
@@ -209,7 +235,14 @@ struct Fiber {
     base: u64,
     limit: u64,
     thread: u32,
-    is_suspended: bool,
+    /// 0 while it runs.
+    suspended_at: u64,
+}
+
+impl Fiber {
+    fn is_suspended(&self) -> bool {
+        self.suspended_at != 0
+    }
 }
 
 struct Thread {
@@ -265,7 +298,7 @@ impl Snapshot {
                 base: word(offset_of!(FiberRecord, base))?,
                 limit: word(offset_of!(FiberRecord, limit))?,
                 thread,
-                is_suspended: word(offset_of!(FiberRecord, suspended_at))? != 0,
+                suspended_at: word(offset_of!(FiberRecord, suspended_at))?,
             };
             if threads.contains(&thread) {
                 snapshot.fibers.push(fiber);
@@ -295,13 +328,13 @@ impl Snapshot {
         let fiber = |fiber: &Fiber| (fiber.limit..fiber.base).contains(&address);
         if let Some(at) = self.fibers.iter().position(fiber) {
             let fiber = &self.fibers[at];
-            return Some((StackId::Fiber(at), fiber.thread, fiber.is_suspended));
+            return Some((StackId::Fiber(at), fiber.thread, fiber.is_suspended()));
         }
         let nearest = self
             .threads
             .iter()
             .min_by_key(|thread| thread.stack.abs_diff(address))?;
-        let others_run = |fiber: &Fiber| fiber.thread == nearest.number && !fiber.is_suspended;
+        let others_run = |fiber: &Fiber| fiber.thread == nearest.number && !fiber.is_suspended();
         let is_suspended = self.fibers.iter().any(others_run);
         Some((
             StackId::Thread(nearest.number),
@@ -339,6 +372,7 @@ impl Snapshot {
                     .or_insert_with(|| function_name(memory, files, team.site));
                 let running = |began: u64| now_ns.saturating_sub(began) as f64 / 1e9;
                 TeamView {
+                    address: team.members,
                     team: number(at),
                     parent: parents[at].map(|(team, member)| (number(team), member)),
                     level: team.level,
@@ -354,6 +388,46 @@ impl Snapshot {
                 }
             })
             .collect()
+    }
+
+    /// Finds where the members are that have a stack to themselves.
+    fn find_places(&self, pid: u32, memory: &Memory, teams: &mut [TeamView]) {
+        let shown = |team: &TeamView| {
+            let is_it =
+                |of: &&Team| of.member.len() == team.member.len() && of.members == team.address;
+            self.teams.iter().find(is_it)
+        };
+        let sources = teams.iter().flat_map(|team| {
+            let of = shown(team);
+            let source = move |view: &MemberView| {
+                let member = of?.member.get(view.member as usize)?;
+                self.source(memory, view, member.stack)
+            };
+            team.member.iter().map(source)
+        });
+        let found = places::frames(pid, sources.collect());
+        let members = teams.iter_mut().flat_map(|team| &mut team.member);
+        for (member, frame) in members.zip(found) {
+            member.at = frame;
+        }
+    }
+
+    /// What says where a member is whose stack this address is on.
+    fn source(&self, memory: &Memory, view: &MemberView, stack: u64) -> Option<Source> {
+        match view.state {
+            MemberState::Running | MemberState::Sleeping => Some(Source::Thread(view.thread?)),
+            MemberState::Suspended => match self.stack_of(stack)?.0 {
+                StackId::Fiber(at) => {
+                    let fiber = &self.fibers[at];
+                    places::of_fiber(memory, fiber.suspended_at, fiber.base)
+                }
+                StackId::Thread(thread) => {
+                    let runs = |f: &&Fiber| f.thread == thread && !f.is_suspended();
+                    places::of_own_stack(memory, self.fibers.iter().find(runs)?.base)
+                }
+            },
+            _ => None,
+        }
     }
 
     /// The team and the member at this address.
@@ -391,6 +465,7 @@ impl Snapshot {
             waits_for: "",
             thread: None,
             core: None,
+            at: None,
         };
         if member.stack == 0 {
             if member.is_unclaimed {

@@ -1,0 +1,77 @@
+/* Ranks with teams of OpenMP. With `hangs` the members of rank 0 wait in different ways for ever, one of them for a message;
+ * else all of it comes to an end, with times that a profile shows. */
+#include <mpi.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static int rank, size;
+
+static void work(double seconds)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    double end = at.tv_sec + at.tv_nsec * 1e-9 + seconds;
+    do {
+        clock_gettime(CLOCK_MONOTONIC, &at);
+    } while (at.tv_sec + at.tv_nsec * 1e-9 < end);
+}
+
+static void meet(void)
+{
+#pragma omp barrier /* LINE barrier */
+}
+
+static void take(void)
+{
+#pragma omp critical /* LINE critical */
+    work(0.02);
+}
+
+static void hangs(void)
+{
+    omp_lock_t lock;
+    omp_init_lock(&lock);
+    omp_set_lock(&lock);
+#pragma omp parallel num_threads(4) /* LINE team */
+    {
+        int number = 0;
+        if (omp_get_thread_num() == 1) {
+            printf("ready\n");
+            fflush(stdout);
+            MPI_Recv(&number, 1, MPI_INT, 1, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* LINE receive */
+        } else if (omp_get_thread_num() == 2) {
+            omp_set_lock(&lock); /* LINE lock */
+        }
+        meet();
+    }
+}
+
+static void ends(void)
+{
+#pragma omp parallel num_threads(2) /* LINE region */
+    {
+        work(omp_get_thread_num() == 0 ? 0.01 : 0.15);
+        meet();
+        take();
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int provided;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc > 1 && strcmp(argv[1], "hangs") == 0) {
+        if (rank == 0) {
+            hangs();
+        }
+        MPI_Barrier(MPI_COMM_WORLD); /* LINE all */
+    } else {
+        ends();
+    }
+    MPI_Finalize();
+    return 0;
+}
