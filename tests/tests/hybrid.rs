@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use margay_tests::hangs::Built;
-use margay_tests::jobs::{Job, Words};
+use margay_tests::jobs::{Ended, Job, Words};
 use margay_tests::{command, run, stage};
 use serde_json::Value;
 
@@ -59,4 +59,55 @@ fn members_of_openmp_are_shown_with_their_waits_and_lines() {
     ] {
         assert!(text.contains(&line), "{line}: {text}");
     }
+}
+
+#[test]
+fn a_profile_and_a_trace_have_regions_and_waits_of_openmp_by_line() {
+    let built = build();
+    let json = built.folder.path().join("profile.json");
+    let trace = built.folder.path().join("run.mtrace");
+    let both = format!("-profile={} -trace", json.display());
+    let words = Words::default().and(stage().join("bin/mpiexec"));
+    let words = words.and_all("-n 2").and_all(&both).and(&trace);
+    let words = words.and(margay()).and_all("omp").and(built.path());
+    let Ended { status, err, .. } = Job::start(&words, 90).ended();
+    assert!(status.success(), "{err}");
+    let profile: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let found = profile["openmp"].as_array().unwrap();
+    let of = |name: &str, mark: &str| {
+        let place = built.line(mark);
+        let is_it = |of: &&Value| of["name"] == name && of["place"] == place;
+        let found = found.iter().find(is_it);
+        let of = found.unwrap_or_else(|| panic!("{name} at {place}: {profile}"));
+        (
+            of["count"].as_f64().unwrap(),
+            of["seconds"].as_f64().unwrap(),
+        )
+    };
+    // Each rank has a region, whose second member works for 0.15 s before it comes to the barrier,
+    // and the first one for 0.01 s.
+    let (regions, seconds) = of("omp parallel", "region");
+    assert!(regions == 2.0 && seconds >= 0.3, "{profile}");
+    let (members, seconds) = of("omp barrier", "barrier");
+    assert!(members == 4.0 && seconds >= 0.2, "{profile}");
+    assert_eq!(of("omp end of parallel", "region").0, 4.0);
+    // One member of each rank works in the critical construct while the other waits for it, unless
+    // it comes when that is over.
+    let waits = found
+        .iter()
+        .filter(|of| of["name"] == "omp wait for critical");
+    assert!(waits.map(|of| of["count"].as_f64().unwrap()).sum::<f64>() <= 2.0);
+    let text = run(command(margay(), 30).args(["trace", "profile"]).arg(&trace));
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    let row = format!("omp barrier            {}", built.line("barrier"));
+    assert!(text.contains(&row), "{text}");
+    let convert = command(margay(), 30)
+        .args(["trace", "convert"])
+        .arg(&trace)
+        .args(["--to", "chrome"])
+        .output()
+        .unwrap();
+    assert!(convert.status.success(), "{convert:?}");
+    let events = std::fs::read_to_string(trace.with_extension("json")).unwrap();
+    assert_eq!(events.matches("\"name\":\"omp parallel\"").count(), 2);
 }

@@ -27,11 +27,13 @@ const EXTENSIONS: &str = "abi/mpi/include/mpi_ext.h";
 const SYMBOLS: &str = "abi/mpi/symbols.txt";
 
 /// What the Fortran bindings, the hooks of `mpiexec -check` and the libraries of other ABIs call,
-/// so that the line of the program is known (`abi/process/src/origin.rs`).
-const ORIGIN: [&str; 3] = [
+/// so that the line of the program is known (`abi/process/src/origin.rs`), and what a library of
+/// threads calls to be recorded.
+const ORIGIN: [&str; 4] = [
     "margay_called_from",
     "margay_entered_from",
     "margay_program_address",
+    "margay_record_threads",
 ];
 
 /// Writes all files; with `check` only compares them.

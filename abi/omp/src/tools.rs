@@ -21,6 +21,7 @@ use crate::runtime::runtime;
 mod entry;
 pub mod mutex;
 mod raise;
+mod recorded;
 
 pub use entry::control_tool;
 pub use raise::{tell_error, tell_flush};
@@ -119,7 +120,7 @@ fn search() -> bool {
     match std::env::var("OMP_TOOL").as_deref() {
         Ok("disabled") => {
             report.line("OMP_TOOL=disabled: no tool is looked for");
-            return false;
+            return recorded::start();
         }
         Ok("enabled") | Err(_) => {}
         Ok(other) => eprintln!(
@@ -150,7 +151,7 @@ fn search() -> bool {
         }
     }
     report.line("no tool was started");
-    false
+    recorded::start()
 }
 
 fn in_library(path: &Path, report: &mut Report) -> Option<*mut c_void> {
@@ -194,6 +195,7 @@ unsafe fn begin(symbol: *mut c_void, report: &mut Report) -> bool {
         raise: raise::raise,
         code: symbols::code_around((raise::raise as *const ()).addr()),
         callbacks: [const { AtomicUsize::new(0) }; _],
+        only_waits: false,
     });
     RESULT.store(result, Ordering::Release);
     // Contexts that are made from now on tell the tool; what it has not asked for yet is passed

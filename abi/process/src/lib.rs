@@ -11,6 +11,7 @@ mod once;
 mod open;
 mod origin;
 mod process;
+mod recorded;
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
@@ -31,6 +32,7 @@ use margay_sys_shm::segment::Segment;
 pub use once::OncePerProcess;
 pub use origin::return_address;
 pub use process::Process;
+pub use recorded::margay_record_threads;
 
 /// Where the process stands in its life with a world of MPI.
 const BEFORE: u32 = 0;

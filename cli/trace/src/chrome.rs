@@ -11,7 +11,7 @@ use crate::json::quote;
 pub fn write(to: &mut impl Write, trace: &Trace, analysis: &Analysis) -> io::Result<()> {
     let mut text = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
     let mut separator = "";
-    for of in &trace.threads {
+    for of in trace.threads.iter().chain(&trace.openmp) {
         text += &format!(
             "{separator}{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0}\"}}}}",
             of.rank
@@ -47,7 +47,7 @@ pub fn write(to: &mut impl Write, trace: &Trace, analysis: &Analysis) -> io::Res
             if let Some(peer) = record.peer {
                 text += &format!(",\"rank\":{peer}");
             }
-            if record.kind != Kind::Call {
+            if !matches!(record.kind, Kind::Call | Kind::Threads) {
                 text += &format!(",\"tag\":{},\"bytes\":{}", record.tag as i32, record.bytes);
             }
             text += "}}";

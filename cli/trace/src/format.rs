@@ -90,6 +90,8 @@ pub struct Trace {
     pub head: Head,
     pub sites: BTreeMap<u16, SiteInfo>,
     pub threads: Vec<ThreadRecords>,
+    /// What threads do in OpenMP: no calls.
+    pub openmp: Vec<ThreadRecords>,
     /// Files of the program's source, by the names that sites have.
     pub sources: BTreeMap<String, String>,
     /// Of a job on several hosts: where ranks run.
@@ -102,7 +104,32 @@ pub struct Trace {
 
 impl Trace {
     pub fn records(&self) -> usize {
-        self.threads.iter().map(|t| t.records.len()).sum()
+        let all = self.threads.iter().chain(&self.openmp);
+        all.map(|t| t.records.len()).sum()
+    }
+
+    /// Puts records in order: by thread and time, and what is of OpenMP apart.
+    pub fn sort(&mut self) {
+        for thread in &mut self.threads {
+            thread.records.sort_by_key(|record| record.start);
+            let is_openmp = |record: &Record| record.kind == Kind::Threads;
+            if !thread.records.iter().any(is_openmp) {
+                continue;
+            }
+            let records = std::mem::take(&mut thread.records);
+            let (openmp, calls) = records.into_iter().partition(is_openmp);
+            thread.records = calls;
+            self.openmp.push(ThreadRecords {
+                rank: thread.rank,
+                thread: thread.thread,
+                records: openmp,
+                lost: 0,
+            });
+        }
+        let is_empty = |of: &ThreadRecords| of.records.is_empty() && of.lost == 0;
+        self.threads.retain(|of| !is_empty(of));
+        self.threads.sort_by_key(|t| (t.rank, t.thread));
+        self.openmp.sort_by_key(|t| (t.rank, t.thread));
     }
 
     pub fn lost(&self) -> u64 {
@@ -282,7 +309,7 @@ pub fn write(to: impl Write, trace: &Trace) -> io::Result<()> {
     for (&rank, host) in &trace.hosts {
         writer.rank(rank, host)?;
     }
-    for thread in &trace.threads {
+    for thread in trace.threads.iter().chain(&trace.openmp) {
         writer.records(thread)?;
     }
     for (file, text) in &trace.sources {
@@ -332,10 +359,9 @@ pub fn read(mut from: impl Read) -> Result<Trace, TraceError> {
     // A file may say anything; ranks that have records are there.
     let most = trace.threads.iter().map(|t| t.rank + 1).max();
     trace.head.ranks = trace.head.ranks.clamp(1, 1 << 24).max(most.unwrap_or(0));
-    for thread in &mut trace.threads {
-        thread.records.sort_by_key(|record| record.start);
-    }
-    let last = trace.threads.iter().flat_map(|t| t.records.iter().rev());
+    trace.sort();
+    let all = trace.threads.iter().chain(&trace.openmp);
+    let last = all.flat_map(|t| t.records.iter().rev());
     let ends = last.map(|r| r.start.saturating_add(r.ticks.unwrap_or(0)));
     trace.end_ns = ends.max().unwrap_or(0).max(trace.end_ns);
     Ok(trace)
@@ -523,6 +549,7 @@ pub fn name_of(kind: Kind) -> &'static str {
         Kind::Collective => "collective",
         Kind::Read => "read",
         Kind::Write => "write",
+        Kind::Threads => "openmp",
         Kind::Call | Kind::Total => "call",
     }
 }
@@ -579,6 +606,7 @@ pub mod tests {
                 (2, site("MPI_Recv", 22)),
                 (3, site("MPI_Barrier", 30)),
             ]),
+            openmp: Vec::new(),
             threads: vec![
                 thread(
                     0,
@@ -613,6 +641,17 @@ pub mod tests {
         let trace = small();
         assert_eq!(read(&bytes(&trace)[..]).unwrap(), trace);
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn what_threads_do_in_openmp_is_kept_apart() {
+        let mut trace = small();
+        let of_openmp = record(Kind::Threads, 2_000_000, 500, 3, u32::MAX);
+        trace.threads[0].records.insert(0, of_openmp);
+        let read = read(&bytes(&trace)[..]).unwrap();
+        assert_eq!(read.threads, small().threads);
+        assert_eq!(read.openmp[0].records, [of_openmp]);
+        assert_eq!((read.openmp[0].rank, read.records()), (0, 5));
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub fn write(to: &mut impl Write, trace: &Trace, analysis: &Analysis) -> io::Res
             .or_default()
             .push((event::FLOW_END, number));
     }
-    for (thread, of) in (0..).zip(&trace.threads) {
+    for (thread, of) in (0..).zip(trace.threads.iter().chain(&trace.openmp)) {
         let (process, track) = (1 + u64::from(of.rank), (1 << 40) + u64::from(thread));
         descriptors(to, (process, track), of.rank, of.thread)?;
         let mut open: Option<Open> = None;
@@ -179,7 +179,7 @@ fn begin(trace: &Trace, record: &Record, track: u64) -> Proto {
     if let Some(peer) = record.peer {
         annotate("rank", &|a| a.number(annotation::UINT, u64::from(peer)));
     }
-    if record.kind != Kind::Call {
+    if !matches!(record.kind, Kind::Call | Kind::Threads) {
         let tag = i64::from(record.tag as i32) as u64;
         annotate("tag", &|a| a.number(annotation::INT, tag));
         annotate("bytes", &|a| a.number(annotation::UINT, record.bytes));

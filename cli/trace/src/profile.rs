@@ -22,6 +22,15 @@ struct Sums {
     wait_ns: u64,
 }
 
+impl Sums {
+    fn add(&mut self, calls: u64, ns: u64, bytes: u64) {
+        self.calls += calls;
+        self.ns += ns;
+        self.most_ns = self.most_ns.max(ns);
+        self.bytes += bytes;
+    }
+}
+
 /// A call site: the function and where it is called.
 type SiteKey = (String, String);
 
@@ -30,6 +39,8 @@ pub struct Profile<'a> {
     trace: &'a Trace,
     of_call: Vec<(String, Sums)>,
     of_site: Vec<(SiteKey, Sums)>,
+    /// Regions and waits of OpenMP, of all threads together.
+    openmp: Vec<(SiteKey, Sums)>,
     /// Time in calls, of each rank.
     of_rank: Vec<u64>,
     waits: Vec<(WaitKind, u64)>,
@@ -84,12 +95,14 @@ impl<'a> Profile<'a> {
                     of_call.entry(call.clone()).or_default(),
                     of_site.entry((call, place)).or_default(),
                 ] {
-                    sums.calls += calls;
-                    sums.ns += ns;
-                    sums.most_ns = sums.most_ns.max(ns);
-                    sums.bytes += record.bytes;
+                    sums.add(calls, ns, record.bytes);
                 }
             }
+        }
+        let mut openmp: BTreeMap<SiteKey, Sums> = BTreeMap::new();
+        for record in trace.openmp.iter().flat_map(|of| &of.records) {
+            let sums = openmp.entry(key(record.site)).or_default();
+            sums.add(record.calls(), duration(trace, record), 0);
         }
         let mut waits: BTreeMap<WaitKind, u64> = BTreeMap::new();
         for wait in &analysis.waits {
@@ -101,14 +114,18 @@ impl<'a> Profile<'a> {
         }
         let mut of_call: Vec<_> = of_call.into_iter().collect();
         of_call.sort_by_key(|(_, sums)| u64::MAX - sums.ns);
-        let mut of_site: Vec<_> = of_site.into_iter().collect();
-        of_site.sort_by_key(|(_, sums)| u64::MAX - sums.ns);
+        let longest_first = |of: BTreeMap<SiteKey, Sums>| {
+            let mut of: Vec<_> = of.into_iter().collect();
+            of.sort_by_key(|(_, sums)| u64::MAX - sums.ns);
+            of
+        };
         let mut waits: Vec<_> = waits.into_iter().collect();
         waits.sort_by_key(|(_, ns)| u64::MAX - ns);
         Profile {
             trace,
             of_call,
-            of_site,
+            of_site: longest_first(of_site),
+            openmp: longest_first(openmp),
             of_rank,
             waits,
             causes: causes(trace, analysis),
@@ -197,6 +214,7 @@ impl<'a> Profile<'a> {
                 seconds_of(sums.wait_ns)
             );
         }
+        self.openmp_text(&mut text);
         if !self.waits.is_empty() {
             let _ = writeln!(text, "\n{:<22} {:>10} {:>6}", "WAITING", "SECONDS", "%");
         }
@@ -219,6 +237,28 @@ impl<'a> Profile<'a> {
         }
         self.traffic(&mut text);
         text
+    }
+
+    /// Regions and waits of OpenMP.
+    fn openmp_text(&self, text: &mut String) {
+        for (number, ((name, place), sums)) in self.openmp.iter().take(20).enumerate() {
+            if number == 0 {
+                let _ = writeln!(
+                    text,
+                    "\n{:<22} {:<24} {:>9} {:>10} {:>10}",
+                    "OPENMP", "AT", "COUNT", "SECONDS", "LONGEST"
+                );
+            }
+            let _ = writeln!(
+                text,
+                "{:<22} {:<24} {:>9} {:>10.3} {:>10.6}",
+                cut(name, 22),
+                cut(place, 24),
+                sums.calls,
+                seconds_of(sums.ns),
+                seconds_of(sums.most_ns)
+            );
+        }
     }
 
     /// A cause in two lines.
@@ -354,6 +394,13 @@ impl<'a> Profile<'a> {
             json.text("place", place);
             sums(json, of);
         });
+        json.array("openmp", &self.openmp, |json, ((name, place), of)| {
+            json.text("name", name);
+            json.text("place", place);
+            json.number("count", of.calls as f64);
+            json.number("seconds", seconds_of(of.ns));
+            json.number("longest_s", seconds_of(of.most_ns));
+        });
         let ranks: Vec<(usize, &u64)> = self.of_rank.iter().enumerate().collect();
         json.array("ranks_in_calls", &ranks, |json, (rank, ns)| {
             json.number("rank", *rank as f64);
@@ -450,6 +497,33 @@ mod tests {
         assert!(
             json.contains("\"from\":0,\"to\":1,\"messages\":1,\"bytes\":800"),
             "{json}"
+        );
+    }
+
+    #[test]
+    fn openmp_has_a_table_of_its_own() {
+        let mut trace = small();
+        let calls = Profile::of(&trace, &analyse(&trace)).of_rank;
+        let waited = |ns| crate::format::tests::record(Kind::Threads, 10, ns, 3, u32::MAX);
+        trace.threads[1]
+            .records
+            .extend([7_000_000, 5_000_000].map(waited));
+        trace.sort();
+        let profile = Profile::of(&trace, &analyse(&trace));
+        assert_eq!(profile.of_rank, calls);
+        let text = profile.text();
+        let row = text.lines().skip_while(|line| !line.starts_with("OPENMP"));
+        let row = row.take(2).last().unwrap();
+        let words: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(
+            words,
+            ["MPI_Barrier", "ring.c:30", "2", "0.012", "0.007000"]
+        );
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert!(
+            profile
+                .json()
+                .contains("\"seconds\":0.012,\"longest_s\":0.007")
         );
     }
 

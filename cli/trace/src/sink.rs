@@ -184,10 +184,7 @@ impl Sink {
         trace.sites = (1..).zip(end.sites).collect();
         trace.sources = end.sources.into_iter().collect();
         trace.end_ns = end.end_ns;
-        trace.threads.sort_by_key(|t| (t.rank, t.thread));
-        for thread in &mut trace.threads {
-            thread.records.sort_by_key(|record| record.start);
-        }
+        trace.sort();
         Some(trace)
     }
 }

@@ -135,6 +135,8 @@ pub enum Kind {
     Read = 10,
     /// Bytes written to a file by the call.
     Write = 11,
+    /// A region of threads, or a wait in one: no call. Recorded when it is over.
+    Threads = 12,
 }
 
 impl Kind {
@@ -142,7 +144,7 @@ impl Kind {
     #[must_use]
     pub fn of(number: u8) -> Option<Kind> {
         use Kind as K;
-        const ALL: [Kind; 11] = [
+        const ALL: [Kind; 12] = [
             K::Call,
             K::Send,
             K::Receive,
@@ -154,6 +156,7 @@ impl Kind {
             K::Total,
             K::Read,
             K::Write,
+            K::Threads,
         ];
         ALL.get(usize::from(number).wrapping_sub(1)).copied()
     }
@@ -333,9 +336,9 @@ mod tests {
         assert_eq!(shape.ring(1), 9216 + 4096);
         assert_eq!(shape.words(), 9216 + 8 * 4096);
         assert_eq!(Shape::unpack(shape.pack()), shape);
-        for kind in 1..=11 {
+        for kind in 1..=12 {
             assert_eq!(Kind::of(kind).map(|k| k as u8), Some(kind));
         }
-        assert_eq!((Kind::of(0), Kind::of(12)), (None, None));
+        assert_eq!((Kind::of(0), Kind::of(13)), (None, None));
     }
 }

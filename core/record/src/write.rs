@@ -190,6 +190,15 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         }
     }
 
+    /// What the calling thread, whose ring this is, has done in a library of threads since `start`.
+    pub fn threads(&self, index: usize, origin: Origin, start: u64) {
+        let ticks = short(T::ticks().saturating_sub(start)).min(OPEN - 1);
+        let site = self.site(index, origin);
+        let second = u64::from(ticks) | site << 32;
+        let fourth = (Kind::Threads as u64) << 56;
+        self.put(index, [start, second, u64::from(NO_PEER), fourth]);
+    }
+
     /// A call for which there is no ring.
     #[cold]
     pub fn unrecorded(&self) {

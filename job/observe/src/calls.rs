@@ -207,7 +207,7 @@ fn of(record: &Record) -> String {
         None => format!("{word} any rank"),
     };
     match record.kind {
-        Kind::Call => String::new(),
+        Kind::Call | Kind::Threads => String::new(),
         Kind::Send | Kind::Sent => format!("{}{tag}, {bytes}", peer("to")),
         Kind::Receive | Kind::Received => format!("{}{tag}, {bytes}", peer("from")),
         Kind::Post | Kind::Posted => format!("{}{tag}", peer("from")),

@@ -41,6 +41,8 @@ pub struct Tool {
     pub code: Range<usize>,
     /// The addresses of the tool's functions, by the number of the callback; 0 for none.
     pub callbacks: [AtomicUsize; CALLBACKS],
+    /// Of locks and critical constructs it hears only where they are waited for.
+    pub only_waits: bool,
 }
 
 impl fmt::Debug for Tool {
@@ -77,6 +79,8 @@ pub enum Event<'a> {
         requested: u32,
         flags: u32,
         code: usize,
+        /// The region's function; 0 of a league.
+        function: usize,
     },
     ParallelEnd {
         region: &'a Word,

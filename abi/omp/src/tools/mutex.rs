@@ -10,6 +10,12 @@ use margay_run_openmp::tool::{Event, Tool};
 use super::tool;
 use crate::runtime::{runtime, with};
 
+/// A tool that hears of all that is done with locks.
+#[inline]
+fn of_all() -> Option<&'static Tool> {
+    tool().filter(|tool| !tool.only_waits)
+}
+
 fn raise(tool: &Tool, event: &Event<'_>) {
     (tool.raise)(event);
 }
@@ -19,6 +25,7 @@ fn raise(tool: &Tool, event: &Event<'_>) {
 pub fn set(word: &AtomicU32, kind: Mutex, hint: u32) {
     match tool() {
         None => lock::set(word, runtime),
+        Some(tool) if tool.only_waits && lock::test(word) => {}
         Some(tool) => {
             let wait = id(word);
             acquire(tool, kind, hint, wait, || lock::set(word, runtime));
@@ -30,7 +37,7 @@ pub fn set(word: &AtomicU32, kind: Mutex, hint: u32) {
 #[inline]
 pub fn unset(word: &AtomicU32, kind: Mutex) {
     lock::unset(word, runtime);
-    if let Some(tool) = tool() {
+    if let Some(tool) = of_all() {
         tell(tool, Callback::MutexReleased, kind, id(word));
     }
 }
@@ -38,7 +45,7 @@ pub fn unset(word: &AtomicU32, kind: Mutex) {
 /// Takes a lock if it is free.
 #[inline]
 pub fn test(word: &AtomicU32) -> bool {
-    match tool() {
+    match of_all() {
         None => lock::test(word),
         Some(tool) => {
             let (kind, wait) = (Mutex::TestLock, id(word));
@@ -55,7 +62,7 @@ pub fn test(word: &AtomicU32) -> bool {
 /// A lock is made.
 #[inline]
 pub fn init<T>(lock: &T, kind: Mutex, hint: u32) {
-    if let Some(tool) = tool() {
+    if let Some(tool) = of_all() {
         tell_acquire(tool, Callback::LockInit, kind, hint, id(lock));
     }
 }
@@ -63,7 +70,7 @@ pub fn init<T>(lock: &T, kind: Mutex, hint: u32) {
 /// A lock is no longer used.
 #[inline]
 pub fn destroy<T>(lock: *const T, kind: Mutex) {
-    if let Some(tool) = tool() {
+    if let Some(tool) = of_all() {
         tell(tool, Callback::LockDestroy, kind, lock.addr() as u64);
     }
 }
@@ -80,7 +87,7 @@ pub fn set_nested<T>(lock: &T, set: impl FnOnce() -> u32) -> u32 {
 /// The same by `test`, which returns 0 if another task has the lock.
 #[inline]
 pub fn test_nested<T>(lock: &T, test: impl FnOnce() -> u32) -> u32 {
-    match tool() {
+    match of_all() {
         None => test(),
         Some(tool) => nested(tool, Mutex::TestNestLock, id(lock), test),
     }
@@ -90,7 +97,7 @@ pub fn test_nested<T>(lock: &T, test: impl FnOnce() -> u32) -> u32 {
 #[inline]
 pub fn unset_nested<T>(lock: &T, unset: impl FnOnce() -> u32) {
     let left = unset();
-    if let Some(tool) = tool() {
+    if let Some(tool) = of_all() {
         let wait = id(lock);
         if left == 0 {
             tell(tool, Callback::MutexReleased, Mutex::NestLock, wait);
@@ -115,7 +122,7 @@ pub fn start_ordered() {
 /// The ordered region is over.
 #[inline]
 pub fn end_ordered() {
-    if let Some(tool) = tool() {
+    if let Some(tool) = of_all() {
         let wait = with(|context| id(context.region_word()));
         tell(tool, Callback::MutexReleased, Mutex::Ordered, wait);
     }

@@ -164,6 +164,7 @@ fn of_region(event: &Event<'_>) {
             requested,
             flags,
             code: at,
+            ..
         } => call!(Callback::ParallelBegin, (
             data(encountering) => Data, frame(encountering) => *const TaskFrame, word(region) => Data,
             requested => u32, flags => u32, code(at) => Code,

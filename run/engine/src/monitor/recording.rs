@@ -1,7 +1,7 @@
 //! The flight recorder of a rank, with a ring for each thread.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use margay_core_record::{Call, Kind, Message, NameCell, Origin, Recorder, Shape, Timer};
@@ -57,6 +57,8 @@ type RankRecorder = Recorder<Words, Machine>;
 
 /// The ring of the main thread, and of all threads while one at a time calls.
 const MAIN: usize = 0;
+/// Threads of which is recorded what they do in libraries of threads.
+const THREADS: usize = 32;
 
 /// The flight recorder of a rank, once it has memory for it.
 #[derive(Default)]
@@ -66,6 +68,8 @@ pub struct Recording {
     is_single: AtomicBool,
     /// Also calls that are done with less work than a record.
     has_all: AtomicBool,
+    /// For what threads do in libraries of threads: the thread, and in the lower half its ring.
+    threads: [AtomicU64; THREADS],
 }
 
 /// The calling thread's ring; given back when the thread ends.
@@ -188,6 +192,42 @@ impl Recording {
         if let Some((recorder, lane)) = self.here() {
             recorder.settle(lane);
         }
+    }
+
+    /// The calling thread has done something in a library of threads since `start`, in ticks. Such
+    /// records have rings of their own, one for each thread of the system: that of calls may be
+    /// one for all threads, or one for each member of a team.
+    pub fn threads(&self, name: &'static CallName, from: u64, start: u64) {
+        let Some(recorder) = self.recorder.get() else {
+            return;
+        };
+        match self.lane_of(recorder, thread_id()) {
+            Some(index) => recorder.threads(index, Origin { call: name, from }, start),
+            None => recorder.unrecorded(),
+        }
+    }
+
+    /// The ring for what a thread does in libraries of threads. It keeps it when it ends.
+    fn lane_of(&self, recorder: &RankRecorder, thread: u32) -> Option<usize> {
+        for owner in &self.threads {
+            let mut known = owner.load(Ordering::Acquire);
+            if known == 0 {
+                let index = recorder.take_lane(thread)?;
+                let new = u64::from(thread) << 32 | index as u64;
+                let first = owner.compare_exchange(0, new, Ordering::AcqRel, Ordering::Acquire);
+                known = match first {
+                    Ok(_) => new,
+                    Err(other) => {
+                        recorder.leave_lane(index);
+                        other
+                    }
+                };
+            }
+            if known >> 32 == u64::from(thread) {
+                return Some(known as u32 as usize);
+            }
+        }
+        None
     }
 
     /// The number of the call site from which the calling thread has called last; 0 when that is

@@ -269,7 +269,7 @@ impl Context {
         team.prepare(Some(self), share);
         team.nesting.site.store(body.site(), Ordering::Relaxed);
         if let Some(tool) = self.tool {
-            self.tell_fork(tool, team, request);
+            self.tell_fork(tool, team, request, body.site());
         }
         team
     }

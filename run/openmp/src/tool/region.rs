@@ -13,9 +13,15 @@ use super::{Event, TaskTool, Tool, Word};
 use crate::team::{Context, Request, Team};
 
 impl Context {
-    /// A region begins; its team is ready.
+    /// A region with this function begins; its team is ready.
     #[cold]
-    pub(crate) fn tell_fork(&self, tool: &Tool, team: &'static Team, request: Request) {
+    pub(crate) fn tell_fork(
+        &self,
+        tool: &Tool,
+        team: &'static Team,
+        request: Request,
+        function: usize,
+    ) {
         let task = self.task.get();
         let caller = self.caller(tool);
         let flags = PARALLEL_TEAM | PARALLEL_INVOKER_RUNTIME;
@@ -31,6 +37,7 @@ impl Context {
             },
             flags,
             code: caller.return_address,
+            function,
         });
     }
 
@@ -246,6 +253,7 @@ impl Context {
             requested: count,
             flags: PARALLEL_LEAGUE | PARALLEL_INVOKER_RUNTIME,
             code: caller.return_address,
+            function: 0,
         });
     }
 
