@@ -233,13 +233,16 @@ impl Recording {
         let infos: Vec<SiteInfo> = (self.sites.all.iter().zip(frames))
             .map(|(site, frame)| SiteInfo {
                 call: site.call.clone(),
-                function: match site.module.is_empty() {
+                function: match site.module.is_empty() || frame.is_python {
                     true => String::new(),
                     false => frame.function_text(),
                 },
                 file: frame.file.unwrap_or_default(),
                 line: frame.line.unwrap_or(0),
-                module: site.module.clone(),
+                module: match frame.is_python {
+                    true => frame.module,
+                    false => site.module.clone(),
+                },
             })
             .collect();
         let damaged = self.damaged.iter().enumerate();

@@ -39,6 +39,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use crashed::{are_written, crashed};
+use margay_sys_os::python::MARK;
 use margay_sys_os::trace::images;
 pub use margay_sys_os::trace::{
     FRAME_POINTER, REGISTERS, Refused, STACK_POINTER, Thread, ThreadImage,
@@ -291,7 +292,11 @@ pub fn callers(places: &[(&str, u64)]) -> Vec<Frame> {
         frames.first().cloned()
     };
     at.into_iter()
-        .map(|(module, address)| {
+        .zip(places)
+        .map(|((module, address), (path, offset))| {
+            if let Some(file) = path.strip_prefix(MARK) {
+                return in_python(file, *offset);
+            }
             frame((module, address)).unwrap_or(Frame {
                 function: String::new(),
                 file: None,
@@ -302,6 +307,18 @@ pub fn callers(places: &[(&str, u64)]) -> Vec<Frame> {
             })
         })
         .collect()
+}
+
+/// A line of a file of Python, of which the function is not known.
+fn in_python(file: &str, line: u64) -> Frame {
+    Frame {
+        function: String::new(),
+        file: Some(file.into()),
+        line: u32::try_from(line).ok(),
+        module: file.into(),
+        offset: 0,
+        is_python: true,
+    }
 }
 
 /// Names what is on stacks.

@@ -1,10 +1,11 @@
 //! The functions of Python that a thread is in: CPython 3.9 to 3.13, read from the structures of
 //! its interpreter.
 //!
-//! Where these structures have which field is known by version; CPython 3.13 says it itself, in a
-//! table at the beginning of its state. A thread that runs meanwhile may change what is read, so
-//! nothing of it is taken for granted: numbers have bounds, and what does not fit ends the search.
+//! Where these structures have which field is known by version (`sys/os`). A thread that runs
+//! meanwhile may change what is read, so nothing of it is taken for granted: numbers have bounds,
+//! and what does not fit ends the search.
 
+use margay_sys_os::python::{Fields, OF_INTERPRETER};
 use margay_sys_os::trace::{Thread, upwards};
 
 use crate::elf::number;
@@ -19,146 +20,6 @@ const MOST_FRAMES: usize = 128;
 /// Bytes of a name, and of the table of a function's lines.
 const MOST_NAME: u64 = 1024;
 const MOST_TABLE: u64 = 1 << 20;
-
-// Fields: one for each field of the interpreter's structures that is read.
-/// Where the fields are, in bytes from the beginning of their structure.
-#[derive(Clone, Copy)]
-struct Fields {
-    interpreters: u64,
-    next_interpreter: u64,
-    threads: u64,
-    next_thread: u64,
-    /// The system's number of a thread; the address of the C library's structure before 3.11.
-    thread_number: u64,
-    is_native_number: bool,
-    /// The innermost function of a thread, at one remove where there is a second number.
-    frame: (u64, Option<u64>),
-    code: u64,
-    back: u64,
-    instruction: u64,
-    /// What owns a function's frame; the interpreter itself in frames that are none of a function.
-    owner: Option<u64>,
-    instructions: u64,
-    file: u64,
-    name: u64,
-    first_line: u64,
-    lines: u64,
-    /// Of strings and bytes.
-    length: u64,
-    string_state: u64,
-    string: u64,
-    bytes_length: u64,
-    bytes: u64,
-}
-
-/// What [`Fields::owner`] is in a frame that is none of a function.
-const OF_INTERPRETER: u8 = 3;
-
-const V3_9: Fields = Fields {
-    interpreters: 32,
-    next_interpreter: 0,
-    threads: 8,
-    next_thread: 8,
-    thread_number: 176,
-    is_native_number: false,
-    frame: (24, None),
-    code: 32,
-    back: 24,
-    instruction: 104,
-    owner: None,
-    instructions: 0,
-    file: 104,
-    name: 112,
-    first_line: 40,
-    lines: 120,
-    length: 16,
-    string_state: 32,
-    string: 48,
-    bytes_length: 16,
-    bytes: 32,
-};
-
-const V3_10: Fields = Fields {
-    instruction: 96,
-    ..V3_9
-};
-
-const V3_11: Fields = Fields {
-    interpreters: 40,
-    threads: 16,
-    thread_number: 160,
-    is_native_number: true,
-    frame: (56, Some(8)),
-    code: 32,
-    back: 48,
-    instruction: 56,
-    owner: Some(69),
-    instructions: 184,
-    file: 112,
-    name: 128,
-    first_line: 72,
-    lines: 136,
-    ..V3_9
-};
-
-const V3_12: Fields = Fields {
-    threads: 72,
-    thread_number: 144,
-    frame: (56, Some(0)),
-    code: 0,
-    back: 8,
-    owner: Some(70),
-    instructions: 192,
-    first_line: 68,
-    string: 40,
-    ..V3_11
-};
-
-impl Fields {
-    /// Those of the interpreter whose state is at an address.
-    fn of(pid: u32, minor: u32, state: u64) -> Option<Fields> {
-        match minor {
-            9 => Some(V3_9),
-            10 => Some(V3_10),
-            11 => Some(V3_11),
-            12 => Some(V3_12),
-            13 => Fields::from_table(&upwards(pid, state, 71 * 8)),
-            _ => None,
-        }
-    }
-
-    /// Those that CPython 3.13 names.
-    fn from_table(table: &[u8]) -> Option<Fields> {
-        let at = |word: usize| number::<8>(table, 8 * word).filter(|&field| field < 1 << 20);
-        let is_it = table.starts_with(b"xdebugpy") && number::<8>(table, 8)? >> 16 == 0x030d;
-        if !is_it {
-            return None;
-        }
-        Some(Fields {
-            interpreters: at(5)?,
-            next_interpreter: at(8)?,
-            threads: at(9)?,
-            next_thread: at(21)?,
-            thread_number: at(25)?,
-            is_native_number: true,
-            frame: (at(23)?, None),
-            code: at(30)?,
-            back: at(29)?,
-            instruction: at(31)?,
-            owner: Some(at(33)?),
-            instructions: at(43)?,
-            file: at(35)?,
-            name: at(37)?,
-            first_line: at(39)?,
-            lines: at(38)?,
-            length: at(69)?,
-            string_state: at(68)?,
-            string: at(70)?,
-            bytes_length: at(65)?,
-            bytes: at(66)?,
-        })
-    }
-}
 
 /// The memory of a process.
 #[derive(Clone, Copy)]
@@ -194,7 +55,8 @@ pub(crate) fn frames(
         (maps.modules(modules)).find(|(module, _)| modules.all[*module].python.is_some())?;
     let runtime = modules.all[module].python.as_ref()?;
     let state = runtime.state.wrapping_add(bias);
-    let fields = Fields::of(thread.pid, runtime.minor, state)?;
+    let table = || upwards(thread.pid, state, Fields::TABLE);
+    let fields = Fields::of(runtime.minor, table)?;
     let reading = Reading {
         memory: Memory { pid: thread.pid },
         fields,
@@ -461,19 +323,6 @@ mod tests {
             );
             let _ = line_3_11(&bytes, i32::MAX, i64::MAX);
         }
-    }
-
-    #[test]
-    fn a_table_of_fields_must_be_that_of_its_version() {
-        let mut table = vec![0; 71 * 8];
-        assert!(Fields::from_table(&table).is_none());
-        table[..8].copy_from_slice(b"xdebugpy");
-        table[8..16].copy_from_slice(&0x030d_05f0_u64.to_le_bytes());
-        table[8 * 38..][..8].copy_from_slice(&136_u64.to_le_bytes());
-        assert_eq!(Fields::from_table(&table).unwrap().lines, 136);
-        table[8 * 38 + 3] = 1;
-        assert!(Fields::from_table(&table).is_none(), "far too large");
-        assert!(Fields::from_table(&table[..100]).is_none());
     }
 
     #[test]

@@ -30,6 +30,7 @@
 //! | [`static_ref`] | shared references to what is never freed, boxes that are handed over |
 //! | [`symbols`] | symbols by name, libraries, the code of a library |
 //! | [`pmix`] | the client of PMIx, by which processes of a foreign launcher exchange values |
+//! | [`python`] | the interpreter of Python: its structures, from where the calling thread has called |
 //! | [`postgres`] | the client of PostgreSQL |
 //! | [`terminal`] | the foreground of a terminal, pseudo-terminals |
 //! | [`trace`] | registers and stacks of threads of other processes |
@@ -74,6 +75,8 @@ pub mod postgres;
 #[cfg(not(loom))]
 pub mod process;
 pub mod processor;
+#[cfg(not(loom))]
+pub mod python;
 #[cfg(not(loom))]
 pub mod services;
 #[cfg(not(loom))]

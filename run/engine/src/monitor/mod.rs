@@ -7,6 +7,7 @@
 
 pub(crate) mod counters;
 mod events;
+mod python;
 mod recording;
 mod tuning;
 

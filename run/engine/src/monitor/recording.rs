@@ -11,6 +11,8 @@ use margay_sys_os::process::thread_id;
 use margay_sys_os::static_ref::StaticRef;
 use margay_sys_os::{clock, symbols};
 
+use super::python;
+
 /// This machine's time and files.
 struct Machine;
 
@@ -27,8 +29,10 @@ impl Timer for Machine {
     }
 
     fn module_of(address: u64) -> Option<(u64, Vec<u8>)> {
-        let (base, path) = symbols::module_of(address as usize)?;
-        Some((base as u64, path))
+        python::module_of(address).or_else(|| {
+            let (base, path) = symbols::module_of(address as usize)?;
+            Some((base as u64, path))
+        })
     }
 }
 
@@ -68,6 +72,8 @@ pub struct Recording {
     is_single: AtomicBool,
     /// Also calls that are done with less work than a record.
     has_all: AtomicBool,
+    /// The program may be one in Python.
+    has_python: AtomicBool,
     /// For what threads do in libraries of threads: the thread, and in the lower half its ring.
     threads: [AtomicU64; THREADS],
 }
@@ -111,6 +117,7 @@ impl Recording {
     /// From now on calls are recorded in `words`.
     pub fn start(&self, words: Words, shape: Shape, has_all: bool) {
         self.has_all.store(has_all, Ordering::Relaxed);
+        (self.has_python).store(python::is_there(), Ordering::Relaxed);
         if let Some(recorder) = Recorder::new(words, shape) {
             recorder.take_lane(std::process::id());
             let _ = self.recorder.set(Arc::new(recorder));
@@ -167,6 +174,10 @@ impl Recording {
     /// functions, and as a part of each the library would be a twelfth larger.
     #[inline(never)]
     pub fn call(&self, call: &'static CallName, from: u64) -> InCall<'_> {
+        let from = match self.has_python.load(Ordering::Relaxed) {
+            true => python::caller(from),
+            false => from,
+        };
         if let Some(recorder) = self.recorder.get()
             && self.is_single.load(Ordering::Relaxed)
         {
