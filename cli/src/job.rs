@@ -54,6 +54,7 @@ fn in_partition(name: &str, segments: &mut [RunOptions]) -> Result<Option<Turns>
     let (turns, cores) = Turns::begin(&Wanted {
         name: partition,
         ranks: ranks.filter(|_| is_alone),
+        pool: None,
         priority: segments.iter().find_map(|own| own.placement.priority),
         command: &words.join(" "),
         launcher: name,

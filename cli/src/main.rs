@@ -9,10 +9,11 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
+use margay_cli::allocation::Allocation;
 use margay_cli::job_files::JobFiles;
 use margay_cli::options::{self, FilesOptions, Margay, MeshOptions, Subcommand};
 use margay_cli::part_options::{NAMES, with_two_dashes};
-use margay_cli::poe::{self, Jobs, PoeOptions};
+use margay_cli::poe::{self, Given, Jobs, PoeOptions};
 use margay_cli::{
     account, allocation, bench, check, completions, fortran, job, job_files, join, live, mesh_live,
     omp, part, pfs, profile_view, queue, single_dash, system, threads_view, trace, why_view,
@@ -90,15 +91,8 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
                 true => ExitCode::FAILURE,
                 false => report(name, &text, 2),
             })?;
-            // What a rank starts stays on the rank's host.
-            let is_free = |name: &str| std::env::var_os(name).is_none();
-            if is_free(ENV_SIZE) && is_free(ENV_SPAWN) {
-                let variable = |name: &str| std::env::var(name).ok();
-                let read = |path: &str| std::fs::read_to_string(path).map_err(|e| e.to_string());
-                let found = allocation::allocation(variable, read);
-                if let Some(found) = found.map_err(|text| report(name, &text, 2))? {
-                    allocation::apply(&mut segments, found);
-                }
+            if let Some(found) = allocated().map_err(|text| report(name, &text, 2))? {
+                allocation::apply(&mut segments, found);
             }
             let limit = std::env::var_os(job::ENV_TIMEOUT);
             let limit = limit.map(|text| text.to_string_lossy().into_owned());
@@ -118,6 +112,20 @@ fn run(name: &str, arguments: Vec<OsString>) -> ExitCode {
     status
 }
 
+/// The hosts of a batch system's allocation; what a rank starts stays on the rank's host.
+///
+/// # Errors
+/// When what the environment shows is none.
+fn allocated() -> Result<Option<Allocation>, String> {
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    if is_set(ENV_SIZE) || is_set(ENV_SPAWN) {
+        return Ok(None);
+    }
+    let variable = |name: &str| std::env::var(name).ok();
+    let read = |path: &str| std::fs::read_to_string(path).map_err(|e| e.to_string());
+    allocation::allocation(variable, read)
+}
+
 /// Runs the jobs that the words of `poe` describe.
 fn poe(arguments: Vec<OsString>) -> ExitCode {
     let mut spawner = match spawner(poe::NAME) {
@@ -130,8 +138,12 @@ fn poe(arguments: Vec<OsString>) -> ExitCode {
     };
     let mut status = 0;
     loop {
-        match jobs.next_job() {
-            Ok(Some(job)) => status = start(poe::NAME, &job, spawner.take(), None),
+        let next = jobs.next_job().and_then(|job| {
+            job.map(|mut job| jobs.place(&mut job).map(|turns| (job, turns)))
+                .transpose()
+        });
+        match next {
+            Ok(Some((job, turns))) => status = start(poe::NAME, &job, spawner.take(), turns),
             Ok(None) => break,
             Err(text) => return report(poe::NAME, &text, 2),
         }
@@ -150,7 +162,13 @@ fn poe_jobs(arguments: Vec<OsString>) -> Result<Jobs, ExitCode> {
     let with_source =
         |command: &clap::Command, error: &clap::Error| poe::with_source(command, &words, error);
     let options: PoeOptions = parse_with(&mut command, words.clone(), with_source)?;
-    Jobs::of(options).map_err(usage)
+    let hosts = allocated().map_err(usage)?;
+    let tasks = std::env::var(job::ENV_TASKS).ok();
+    let given = (hosts.is_some() || tasks.is_some()).then(|| Given {
+        hosts,
+        tasks: tasks.and_then(|text| text.parse().ok()),
+    });
+    Jobs::of(options, given.as_ref()).map_err(usage)
 }
 
 /// A job, what it has got in a partition, and the file system that it wants.

@@ -7,6 +7,7 @@
 
 mod commands;
 mod places;
+mod pools;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,12 +16,15 @@ use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, ValueHint};
 use margay_job_launch::plan::{Hosts, Inherit, Job, Output, Program, StdinTo};
+use margay_job_launch::turns::Turns;
 
+use crate::allocation::Allocation;
 use crate::options::{VERSION, one_line};
 use crate::single_dash;
 use crate::values::ranks;
 use commands::{Commands, Words};
 use places::{HostFile, host_file, names, places};
+use pools::{Nodes, PoolOptions};
 
 /// The command's name.
 pub const NAME: &str = "poe";
@@ -30,9 +34,11 @@ Options may stand before or after the program. Words that are not options belong
 after the program belong to it, and with MP_FENCE=WORD all words after that word. An option takes precedence over its environment \
 variable.
 
-MP_EUILIB, MP_EUIDEVICE, MP_RESD, MP_RMPOOL, MP_RETRY, MP_ADAPTER_USE, MP_CPU_USE, MP_BUFFER_MEM, MP_SHARED_MEMORY, \
-MP_WAIT_MODE, MP_SINGLE_THREAD and MP_PMDLOG, and the options of these names, are accepted and have no effect: there is no switch, \
-no pool and no daemon.
+A pool is a partition (margay part): -rmpool 1 runs on nodes of the partition 1. Without any partition that has a number as its \
+name, each number is the pool of all nodes. In the job of a batch system there are the nodes of that job instead.
+
+MP_EUIDEVICE, MP_RESD, MP_RETRY, MP_BUFFER_MEM, MP_SHARED_MEMORY, MP_WAIT_MODE, MP_SINGLE_THREAD and MP_PMDLOG, and the options of \
+these names, are accepted and have no effect: there is no switch and no daemon.
 
 Without a program and without a command file, commands come from the standard input: one for all tasks, or, with -pgmmodel mpmd, a \
 line for each task. The tasks get the rest of it. With -newjob yes each line is a job of its own (with mpmd: a line for each task), until the line 'quit', the end of the input or of the command file, or a job that ends with 1 or with 128 and more; the tasks get \
@@ -44,14 +50,10 @@ arguments.
 Exit status: that of mpiexec.";
 
 /// Options that are accepted and change nothing, each with a value.
-const WITHOUT_EFFECT: [&str; 12] = [
-    "euilib",
+const WITHOUT_EFFECT: [&str; 8] = [
     "euidevice",
     "resd",
-    "rmpool",
     "retry",
-    "adapter_use",
-    "cpu_use",
     "buffer_mem",
     "shared_memory",
     "wait_mode",
@@ -106,13 +108,16 @@ pub struct PoeOptions {
     #[arg(long = "savehostfile", env = "MP_SAVEHOSTFILE", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub save_host_file: Option<PathBuf>,
 
-    /// Number of machines: that many of the host file are used
+    /// Number of machines: that many of the host file, or nodes of the pool, are used
     #[arg(long = "nodes", env = "MP_NODES", value_name = "NODES", value_parser = ranks)]
     pub nodes: Option<u32>,
 
     /// Number of tasks on each machine
     #[arg(long = "tasks_per_node", env = "MP_TASKS_PER_NODE", value_name = "TASKS", value_parser = ranks)]
     pub tasks_per_node: Option<u32>,
+
+    #[command(flatten)]
+    pub pool: PoolOptions,
 
     /// spmd: all tasks run the same program; mpmd: each task runs the command in its line of the
     /// command file or of the standard input
@@ -250,21 +255,31 @@ pub fn with_source(command: &clap::Command, words: &[OsString], error: &clap::Er
     }
 }
 
+/// What a batch system has given to the job in which `poe` runs.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// Its hosts, where it names any.
+    pub hosts: Option<Allocation>,
+    /// The number of its tasks, where it says one.
+    pub tasks: Option<u32>,
+}
+
 /// The jobs of one `poe`, one after the other.
 #[derive(Debug)]
 pub struct Jobs {
     options: PoeOptions,
     tasks: Option<u32>,
     hosts: Option<Hosts>,
+    pool: Option<Nodes>,
     commands: Option<Commands>,
 }
 
 impl Jobs {
-    /// Checks the options.
+    /// Checks the options. `given` are the hosts of a batch system's job in which this is.
     ///
     /// # Errors
     /// When options contradict each other, or a file cannot be read.
-    pub fn of(options: PoeOptions) -> Result<Jobs, String> {
+    pub fn of(options: PoeOptions, given: Option<&Given>) -> Result<Jobs, String> {
         let is_mpmd = options.is_mpmd();
         let has_commands = is_mpmd || options.new_job;
         match options.program.first() {
@@ -289,11 +304,22 @@ impl Jobs {
             None if options.program.is_empty() => Some(Commands::Input),
             None => None,
         };
-        let (tasks, hosts) = places(&options)?;
+        // As with LoadLeveler, a job that has its nodes asks for no others.
+        let (tasks, hosts, pool) = match pools::nodes(&options)?.filter(|_| given.is_none()) {
+            Some((tasks, nodes)) => (tasks, None, Some(nodes)),
+            None => {
+                let given_hosts = given.and_then(|given| given.hosts.as_ref());
+                let (tasks, hosts) = places(&options, given_hosts)?;
+                let is_here = hosts.is_none() && given_hosts.is_none();
+                let of_job = given.and_then(|given| given.tasks).filter(|_| is_here);
+                (tasks.or(of_job), hosts, None)
+            }
+        };
         Ok(Jobs {
             options,
             tasks,
             hosts,
+            pool,
             commands,
         })
     }
@@ -307,7 +333,7 @@ impl Jobs {
     /// Returns the next job; `None` after the last.
     ///
     /// # Errors
-    /// When commands are missing, or a file cannot be read or written.
+    /// When commands are missing, or a file cannot be read.
     pub fn next_job(&mut self) -> Result<Option<Job>, String> {
         let lines = match self.next_lines()? {
             Some(lines) => lines,
@@ -339,7 +365,7 @@ impl Jobs {
                 file: None,
             })
         });
-        let job = Job {
+        Ok(Some(Job {
             programs: programs.collect(),
             stdin: if self.options.new_job {
                 StdinTo::Nobody
@@ -352,13 +378,23 @@ impl Jobs {
             quiet: self.options.level == 0,
             hosts: self.hosts.clone(),
             ..Job::new(NAME)
-        };
+        }))
+    }
+
+    /// Waits for nodes of the pool for a job, where it is to run in one, and writes the hosts of
+    /// its tasks to the file for them.
+    ///
+    /// # Errors
+    /// When the pool cannot be used, or the file cannot be written.
+    pub fn place(&mut self, job: &mut Job) -> Result<Option<Turns>, String> {
+        let pool = self.pool.as_ref();
+        let turns = pool.map(|nodes| nodes.ask(job)).transpose()?;
         // All jobs run on the same hosts.
         if let Some(file) = self.options.save_host_file.take() {
-            std::fs::write(&file, names(&job))
+            std::fs::write(&file, names(job))
                 .map_err(|e| format!("cannot write the hosts to '{}': {e}", file.display()))?;
         }
-        Ok(Some(job))
+        Ok(turns)
     }
 
     /// The commands of the next job: one, or one for each task.
@@ -477,7 +513,7 @@ mod tests {
             .try_get_matches_from(words)
             .map_err(|e| one_line(&e, NAME))?;
         let options = PoeOptions::from_arg_matches(&matches).map_err(|e| e.to_string())?;
-        Ok(Jobs::of(options)?.next_job()?.unwrap())
+        Ok(Jobs::of(options, None)?.next_job()?.unwrap())
     }
 
     #[test]
@@ -601,9 +637,16 @@ mod tests {
         assert_eq!(hosts("-nodes 2 -procs 3").2, "far1\nfar1\nfar2\n");
         let error = parsed(&format!("{options} -procs 4")).unwrap_err();
         assert!(error.contains("3 lines for 4 tasks"), "{error}");
-        std::fs::write(&file, "localhost\n@pool\n").unwrap();
-        let error = parsed(&options).unwrap_err();
-        assert!(error.contains("no pool 'pool'"), "{error}");
+        for (lines, why) in [
+            ("localhost\n@pool\n", "pools (@) and the host 'localhost'"),
+            ("@1\n@2\n", "one pool"),
+            ("@1 all\n", "'all' behind the pool '1'"),
+            ("@\n", "the name of a pool"),
+        ] {
+            std::fs::write(&file, lines).unwrap();
+            let error = parsed(&options).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
         std::fs::write(&file, "localhost\n").unwrap();
         assert_eq!(parsed(&options).unwrap().hosts, None);
     }
@@ -618,6 +661,8 @@ mod tests {
             ("a -eager_limit much", "not a number of bytes"),
             ("a -nodes 2", "name more in a file"),
             ("a -procs 2 -tasks_per_node 3", "contradict"),
+            ("a -rmpool 1 -procs 3 -tasks_per_node 2", "no multiple"),
+            ("a -rmpool 1 -cpu_use some", "some"),
             ("-pgmmodel mpmd", "say how many with -procs"),
             ("-pgmmodel mpmd a", "leave out 'a'"),
             ("-newjob yes a", "leave out 'a'"),

@@ -116,12 +116,12 @@ fn a_command_file_gives_each_task_its_program() {
 }
 
 #[test]
-fn a_host_file_names_this_machine_and_no_pools() {
+fn a_host_file_names_this_machine_or_a_pool() {
     let poe = Poe::new();
     let hosts = poe.0.path().join("host.list");
     std::fs::write(&hosts, "! the machine\nlocalhost\n* others\n").unwrap();
     let done = run(poe
-        .command("-procs 1 -euilib us -rmpool 0 echo here")
+        .command("-procs 1 -euilib us -resd no echo here")
         .env("MP_HOSTFILE", &hosts));
     assert_eq!(
         (done.code(), done.out.as_str()),
@@ -129,11 +129,11 @@ fn a_host_file_names_this_machine_and_no_pools() {
         "{}",
         done.err
     );
-    std::fs::write(&hosts, "@3\n").unwrap();
+    std::fs::write(&hosts, "@3\n@4\n").unwrap();
     let done = run(poe.command("echo here").env("MP_HOSTFILE", &hosts));
     assert_eq!(done.code(), 2);
     assert!(
-        done.err.contains("no pool '3'") && done.err.contains("MP_HOSTFILE"),
+        done.err.contains("the pools '3' and '4'") && done.err.contains("MP_HOSTFILE"),
         "{}",
         done.err
     );

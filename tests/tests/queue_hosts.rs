@@ -132,6 +132,17 @@ fn jobs_run_on_the_hosts_that_the_queue_gives_them() {
     ranks.sort_unstable();
     let (a, b, c) = (name(1), name(2), name(3));
     assert_eq!(ranks, [&*a, &*b, &*b, &*c, &*c], "{printed}");
+    // So has its poe, whatever pool is named.
+    let poe = stage().join("bin/poe");
+    for (words, expected) in [
+        ("-rmpool 1", vec![&*a, &*b, &*b, &*c, &*c]),
+        ("-nodes 2 -tasks_per_node 2", vec![&*a, &*a, &*b, &*b]),
+    ] {
+        let (_, printed) = queue.job("-N 3 -n 5", &format!("{} hostname {words}", poe.display()));
+        let mut ranks: Vec<&str> = printed.lines().collect();
+        ranks.sort_unstable();
+        assert_eq!(ranks, expected, "{words}: {printed}");
+    }
 
     // What asks for more of one host than any has is refused.
     let output = run(&mut queue.margay("submit -c 3 -- true"));

@@ -22,6 +22,16 @@ pub struct Request {
     pub size: usize,
     pub priority: u32,
     pub scheduling: Scheduling,
+    /// Its nodes are for it alone, also apart from those that share nodes as the system has it.
+    pub is_dedicated: bool,
+}
+
+impl Request {
+    /// Whether two applications may not run on a node at a time.
+    fn excludes(&self, other: &Request) -> bool {
+        let is_alone = |own: &Request| own.scheduling != Scheduling::Standard;
+        self.is_dedicated || other.is_dedicated || (is_alone(self) && is_alone(other))
+    }
 }
 
 /// A change that is to be brought about.
@@ -62,8 +72,9 @@ impl Application {
         self.request.scheduling != Scheduling::Standard
     }
 
-    fn is_on_nodes(&self) -> bool {
-        self.is_alone() && self.turn != Turn::Out
+    /// Whether it keeps one with this request from its nodes now.
+    fn keeps_out(&self, request: &Request) -> bool {
+        self.turn != Turn::Out && self.request.excludes(request)
     }
 
     fn quantum_ns(&self) -> Option<u64> {
@@ -172,7 +183,7 @@ impl Turns {
         let Some(waiting) = self.0.get(&id) else {
             return Vec::new();
         };
-        self.on(&waiting.nodes)
+        self.on(&waiting.request, &waiting.nodes)
     }
 
     /// When [`decide`](Self::decide) is to be called again although nothing happened.
@@ -180,7 +191,7 @@ impl Turns {
     pub fn next_ns(&self) -> Option<u64> {
         let mut ends = Vec::new();
         for waiting in self.0.values().filter(|other| other.turn == Turn::Out) {
-            for id in self.on(&waiting.nodes) {
+            for id in self.on(&waiting.request, &waiting.nodes) {
                 let running = &self.0[&id];
                 if let Turn::In { until_ns } = running.turn
                     && running.quantum_ns().is_some()
@@ -210,11 +221,7 @@ impl Turns {
                 continue;
             }
             let is_held = nodes.iter().any(|node| held.contains(node));
-            let blockers = if is_alone {
-                self.on(&nodes)
-            } else {
-                Vec::new()
-            };
+            let blockers = self.on(request, &nodes);
             if blockers.is_empty() {
                 if !is_alone || !is_held || is_gang {
                     // Where somebody waits for a node it is only filled.
@@ -286,10 +293,10 @@ impl Turns {
         self.choose(&application.request)
     }
 
-    /// The applications that have some of these nodes for themselves.
-    fn on(&self, nodes: &[u32]) -> Vec<u64> {
+    /// The applications that keep one with this request from these nodes.
+    fn on(&self, request: &Request, nodes: &[u32]) -> Vec<u64> {
         let overlaps = |own: &Application| own.nodes.iter().any(|n| nodes.binary_search(n).is_ok());
-        let found = (self.0.iter()).filter(|(_, own)| own.is_on_nodes() && overlaps(own));
+        let found = (self.0.iter()).filter(|(_, own)| own.keeps_out(request) && overlaps(own));
         found.map(|(&id, _)| id).collect()
     }
 
@@ -302,7 +309,7 @@ impl Turns {
         let mut load: BTreeMap<u32, u32> = BTreeMap::new();
         for own in self.0.values().filter(|own| own.has_run) {
             for &node in &own.nodes {
-                *load.entry(node).or_default() += if own.is_on_nodes() { 1_000 } else { 1 };
+                *load.entry(node).or_default() += if own.keeps_out(request) { 1_000 } else { 1 };
             }
         }
         nodes.sort_by_key(|node| (load.get(node).copied().unwrap_or(0), *node));
@@ -344,7 +351,8 @@ impl Turns {
     /// alone: the later ones leave.
     fn part(&mut self, orders: &mut Vec<Order>) {
         let mut taken = BTreeSet::new();
-        let on_nodes = self.0.iter().filter(|(_, own)| own.is_on_nodes());
+        let is_on = |own: &Application| own.is_alone() && own.turn != Turn::Out;
+        let on_nodes = self.0.iter().filter(|(_, own)| is_on(own));
         let mut on_nodes: Vec<_> = on_nodes
             .map(|(&id, own)| (u64::MAX - own.ran_ns, id))
             .collect();
@@ -372,6 +380,7 @@ mod tests {
             size: nodes.len(),
             priority,
             scheduling: Scheduling::Gang { quantum_ms: 10 },
+            is_dedicated: false,
         }
     }
 
@@ -423,6 +432,42 @@ mod tests {
         turns.leave(2);
         assert_eq!(turns.decide(1), [Order::In(3)]);
         assert_eq!(turns.seen(3, 0).unwrap().nodes, [1]);
+    }
+
+    #[test]
+    fn dedicated_nodes_are_shared_with_nobody() {
+        let mut turns = Turns::default();
+        let shared = |size| Request {
+            size,
+            scheduling: Scheduling::Standard,
+            ..gang(&[0, 1, 2], 5)
+        };
+        let dedicated = |size| Request {
+            scheduling: Scheduling::Space,
+            is_dedicated: true,
+            ..shared(size)
+        };
+        turns.join(1, shared(1), 0);
+        turns.join(2, dedicated(2), 0);
+        turns.join(3, shared(1), 0);
+        assert_eq!(
+            turns.decide(0),
+            [Order::In(1), Order::In(2), Order::In(3)],
+            "each where it may be"
+        );
+        assert_eq!(turns.seen(2, 0).unwrap().nodes, [1, 2]);
+        assert_eq!(turns.seen(3, 0).unwrap().nodes, [0]);
+        turns.join(4, dedicated(1), 1);
+        turns.join(5, shared(3), 1);
+        assert_eq!(turns.decide(1), []);
+        assert_eq!(turns.blockers(4), [2], "the node of the fewest");
+        assert_eq!(turns.blockers(5), [2]);
+        turns.leave(1);
+        assert_eq!(turns.decide(2), []);
+        turns.leave(2);
+        assert_eq!(turns.decide(3), [Order::In(4)]);
+        turns.leave(4);
+        assert_eq!(turns.decide(4), [Order::In(5)]);
     }
 
     #[test]

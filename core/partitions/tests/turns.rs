@@ -98,10 +98,22 @@ impl World {
                     assert_eq!(other, None, "node {node} has {id} as well");
                 }
             }
+            for (&other_id, other) in self.known.iter().filter(|(other, _)| **other != id) {
+                if own.is_in && own.request.is_dedicated && other.is_in {
+                    let shared = self.nodes(other_id);
+                    let is_free = |node: &u32| !shared.contains(node);
+                    assert!(seen.nodes.iter().all(is_free), "{other_id} is beside {id}");
+                }
+            }
         }
         for (&id, own) in self.known.iter().filter(|(_, own)| !own.is_in) {
-            // Standard applications never wait, and the turn of others comes.
-            assert_ne!(own.request.scheduling, Scheduling::Standard, "{id}");
+            // Standard applications wait for dedicated nodes alone, and the turn of others comes.
+            let is_standard = own.request.scheduling == Scheduling::Standard;
+            let mut others = self.known.values();
+            assert!(
+                !is_standard || others.any(|other| other.request.is_dedicated),
+                "{id}"
+            );
             let longest = (self.known.len() as u64 + 1) * 2 * (QUANTUM_MS + 2) * MS;
             let waits = self.now - own.waits_since;
             assert!(waits <= longest, "{id} has waited for {} ms", waits / MS);
@@ -132,17 +144,19 @@ fn a_hundred_thousand_steps_keep_nodes_apart_and_nobody_waiting() {
                 next += 1;
                 let first = numbers.below(6) as u32;
                 let nodes: Vec<u32> = (first..=first + numbers.below(3) as u32).collect();
+                let scheduling = match numbers.below(8) {
+                    0 => Scheduling::Standard,
+                    1 if has_space => Scheduling::Space,
+                    _ => Scheduling::Gang {
+                        quantum_ms: QUANTUM_MS,
+                    },
+                };
                 let request = Request {
                     size: 1 + numbers.below(nodes.len() as u64) as usize,
                     nodes,
                     priority: 4 + numbers.below(2) as u32,
-                    scheduling: match numbers.below(8) {
-                        0 => Scheduling::Standard,
-                        1 if has_space => Scheduling::Space,
-                        _ => Scheduling::Gang {
-                            quantum_ms: QUANTUM_MS,
-                        },
-                    },
+                    scheduling,
+                    is_dedicated: scheduling == Scheduling::Space && numbers.below(2) == 0,
                 };
                 // A standard application has all nodes of its partition.
                 let size = match request.scheduling {

@@ -25,12 +25,23 @@ pub struct Wanted<'a> {
     pub name: &'a str,
     /// The number of ranks; none for as many as the partition has nodes.
     pub ranks: Option<u32>,
+    /// How nodes are wanted of a pool of POE; none where it is no pool.
+    pub pool: Option<Pool>,
     /// 0 to 10.
     pub priority: Option<u32>,
     /// What runs, for displays.
     pub command: &'a str,
     /// The launcher's name.
     pub launcher: &'a str,
+}
+
+/// Nodes of a pool of POE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// The number of ranks is one of nodes, neither more nor fewer.
+    pub is_exact: bool,
+    /// They are for this job alone.
+    pub is_dedicated: bool,
 }
 
 /// The keeper of a job.
@@ -84,10 +95,16 @@ impl Turns {
             out_since: None,
         };
         let number = |n: Option<u32>| n.map_or_else(String::new, |n| n.to_string());
+        let mut size = number(wanted.ranks.or(Some(0)));
+        if let Some(pool) = wanted.pool {
+            size += " pool";
+            let words = [(pool.is_exact, " exact"), (pool.is_dedicated, " dedicated")];
+            size.extend(words.iter().filter(|(is, _)| *is).map(|(_, word)| *word));
+        }
         turns.tell(&[
             "begin",
             wanted.name,
-            &number(wanted.ranks.or(Some(0))),
+            &size,
             &number(wanted.priority),
             &std::process::id().to_string(),
             wanted.command,

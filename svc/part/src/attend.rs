@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use margay_core_partitions::{Right, Scheduling};
+use margay_core_partitions::Right;
 use margay_core_topology::{list_text, parse_list};
 use margay_job_partitions::Store;
 use margay_sys_os::clock::now_ns;
@@ -20,6 +20,7 @@ use margay_sys_os::process::{self, PidFd, descendants_of};
 use margay_sys_os::signal::{self, SIGCONT, SIGSTOP};
 
 use crate::leader::{Leader, PRIORITY};
+use crate::size::{Size, pool};
 use crate::wire::{fields, receive, send};
 
 /// How long the launcher has for its first words, and a connection for its making.
@@ -34,7 +35,7 @@ const LAST_SWEEP: Duration = Duration::from_secs(1);
 /// What the launcher asks for.
 struct Asked {
     name: String,
-    /// Ranks; 0 where there are as many as the partition has nodes.
+    /// Nodes ([`Size`]); 0 where all of the partition are wanted.
     size: String,
     priority: String,
     pid: String,
@@ -78,14 +79,14 @@ pub fn attend() -> Result<(), String> {
     } else {
         priority
     };
-    let asked = Asked {
+    let mut asked = Asked {
         name,
         size,
         priority,
         pid,
         command,
     };
-    let begun = Store::find().and_then(|store| begin(store, &asked, &launcher));
+    let begun = Store::find().and_then(|store| begin(store, &mut asked, &launcher));
     let (store, leader) = match begun {
         Ok(Some(begun)) => begun,
         Ok(None) => return Ok(()),
@@ -116,13 +117,19 @@ pub fn attend() -> Result<(), String> {
 /// Checks the partition and asks for a turn. None where nobody is to be asked.
 fn begin(
     store: Store,
-    asked: &Asked,
+    asked: &mut Asked,
     launcher: &Channel,
 ) -> Result<Option<(Store, Channel)>, String> {
+    let size = Size::parse(&asked.size).ok_or("attend is for launchers of the same version")?;
     let table = store.read()?;
-    let (path, partition) = table
-        .find(store.caller(), &asked.name, Right::Run)
-        .map_err(|refused| refused.to_string())?;
+    if size.is_pool {
+        asked.name = pool(&table, store.caller(), &asked.name);
+    }
+    let found = table.find(store.caller(), &asked.name, Right::Run);
+    let (path, partition) = found.map_err(|refused| match size.is_pool {
+        true => format!("{refused}; pools are partitions, which margay part lspart lists"),
+        false => refused.to_string(),
+    })?;
     let cores = store.cores(partition);
     usable(&path, &cores)?;
     match lead_or_connect(&store) {
@@ -138,7 +145,7 @@ fn begin(
                 .map_err(|error| format!("cannot ask for a turn in '{path}': {error}"))?;
             Ok(Some((store, leader)))
         }
-        Err(_) if partition.scheduling == Scheduling::Standard => {
+        Err(_) if size.needs_nobody(partition.scheduling) => {
             let nodes = cores.len().to_string();
             let _ = send(launcher, &["in", &list_of(&cores), &nodes]);
             Ok(None)

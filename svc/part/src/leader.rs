@@ -22,6 +22,7 @@ use margay_sys_os::port::{Channel, no_descriptor};
 
 use crate::act::Change;
 use crate::show::Application;
+use crate::size::Size;
 use crate::wire::{fields, send};
 
 /// How long a new one waits for applications that another one knew.
@@ -270,19 +271,24 @@ impl Leader {
         &self,
         caller: &Caller,
         name: &str,
-        size: usize,
+        size: Size,
         priority: u32,
     ) -> Result<(String, Request), String> {
         let table = self.store.read()?;
         let found = table.find(caller, name, Right::Run);
         let (path, partition) = found.map_err(|refused| refused.to_string())?;
-        let all = partition.nodes.len();
-        let is_all = size == 0 || size > all || partition.scheduling == Scheduling::Standard;
+        // Where applications take turns, or have nodes for themselves, that is as it is.
+        let is_dedicated = size.is_dedicated && partition.scheduling == Scheduling::Standard;
+        let scheduling = match is_dedicated {
+            true => Scheduling::Space,
+            false => partition.scheduling,
+        };
         let request = Request {
             nodes: partition.nodes.clone(),
-            size: if is_all { all } else { size },
+            size: size.of(&path, partition.nodes.len(), scheduling)?,
             priority: priority.min(table.priority_limit(&path)),
-            scheduling: partition.scheduling,
+            scheduling,
+            is_dedicated,
         };
         Ok((path, request))
     }
@@ -296,7 +302,7 @@ impl Leader {
         seen: Option<Seen>,
     ) -> Option<()> {
         let [size, priority, pid] = numbers;
-        let (size, priority) = (size.parse().ok()?, priority.parse().ok()?);
+        let (size, priority) = (Size::parse(size)?, priority.parse().ok()?);
         let client = self.clients.get_mut(&id)?;
         if client.own.is_some() {
             return None;

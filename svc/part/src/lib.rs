@@ -9,6 +9,7 @@ mod leader;
 mod names;
 mod query;
 mod show;
+mod size;
 mod wire;
 
 use std::env;

@@ -57,7 +57,7 @@ fn poe(words: Vec<OsString>) {
         Ok(options) => {
             // Without a program its commands would come from the standard input.
             let has_program = !options.program.is_empty();
-            if let Ok(mut jobs) = Jobs::of(options)
+            if let Ok(mut jobs) = Jobs::of(options, None)
                 && has_program
             {
                 drop(jobs.next_job());

@@ -156,12 +156,32 @@ pub const ENVIRONMENT: &[Environment] = &[
     Environment {
         name: "MP_NODES",
         reader: "`poe`",
-        about: "Number of machines: that many of the file of hosts.",
+        about: "Number of machines: that many of the file of hosts, or nodes of the pool.",
     },
     Environment {
         name: "MP_TASKS_PER_NODE",
         reader: "`poe`",
-        about: "Number of tasks on each machine.",
+        about: "Number of tasks on each machine, or on each node of the pool.",
+    },
+    Environment {
+        name: "MP_RMPOOL",
+        reader: "`poe`",
+        about: "The pool, a partition, of which the job gets nodes.",
+    },
+    Environment {
+        name: "MP_CPU_USE",
+        reader: "`poe`",
+        about: "`unique`: nodes of the pool are for the job alone; `multiple`: it shares them.",
+    },
+    Environment {
+        name: "MP_ADAPTER_USE",
+        reader: "`poe`",
+        about: "`dedicated`: as `MP_CPU_USE=unique`; `shared`: as other variables say.",
+    },
+    Environment {
+        name: "MP_EUILIB",
+        reader: "`poe`",
+        about: "`us`: nodes of a pool are for the job alone where nothing else says whether they are; `ip`: no effect.",
     },
     Environment {
         name: "MP_PGMMODEL",
