@@ -14,7 +14,7 @@ use margay_job_launch::hosts::is_this_machine;
 use margay_job_launch::plan::Hosts;
 use margay_svc_queue_wire::{
     Answer, Bytes, HostSpec, JobRow, MachineSpec, Order, PROGRAM, Place, Request, Shared, Target,
-    ask, connect, converse, find_head, is_system, state,
+    ask, connect, converse, find_head, is_system, state, wait as wait_for,
 };
 use margay_sys_os::process::beside;
 use serde_json::Value;
@@ -226,11 +226,7 @@ pub fn submit(options: &SubmitOptions, is_command: bool) -> Result<bool, String>
         return Ok(true);
     }
     let jobs = accepted.iter().map(|&(job, _)| Target { job, task: None });
-    wait(&JobsOptions {
-        which: options.which,
-        all: false,
-        jobs: jobs.collect(),
-    })
+    until_ended(jobs.collect(), true)
 }
 
 fn contents(file: &Path) -> Result<Vec<u8>, String> {
@@ -303,8 +299,15 @@ fn many(file: &Path, asked: &Wishes) -> Result<Vec<Order>, String> {
 /// In words.
 pub fn wait(options: &JobsOptions) -> Result<bool, String> {
     options.which.choose();
-    let jobs = options.jobs.clone();
-    let rows = match ask(&Request::Wait { jobs })? {
+    until_ended(options.jobs.clone(), false)
+}
+
+/// The same; `is_known` says that the head has answered before.
+fn until_ended(jobs: Vec<Target>, is_known: bool) -> Result<bool, String> {
+    let mut says = |text: &str| {
+        let _ = writeln!(io::stderr(), "margay: {text}");
+    };
+    let rows = match wait_for(jobs, is_known, &mut says)? {
         Answer::Jobs(rows) => rows,
         other => return show(other).map(|()| true),
     };

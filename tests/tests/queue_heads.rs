@@ -265,6 +265,84 @@ fn a_head_that_stands_by_takes_over_and_jobs_go_on() {
 }
 
 #[test]
+fn commands_that_wait_ask_the_head_that_has_taken_over() {
+    let Some(site) = Site::new(2, "heads_asked") else {
+        return;
+    };
+    let name = |host| site.hosts.name(host);
+    site.up(1, &format!("--slots 3 --hosts {}", site.hosts.names()));
+    site.up(2, "--standby");
+    let job = site.begin(1, "", "named");
+    for at in 0..3 {
+        site.begin(1, "", &format!("fill{at}"));
+    }
+    let goes = "while [ ! -e go ]; do sleep 0.05; done";
+    fs::write(
+        site.path("waited.sh"),
+        format!("#!/bin/sh\n{goes}\nexit 4\n"),
+    )
+    .unwrap();
+    let program = format!("slurm srun sh -c 'echo ran; touch held; {goes}; hostname; exit 5'");
+    let lines = [
+        (1, format!("wait {job}")),
+        (2, format!("wait {job}")),
+        (2, "wait --all".to_owned()),
+        (1, "submit --wait -o log waited.sh".to_owned()),
+        (1, program),
+        (1, "slurm srun sh -c 'hostname; exit 6'".to_owned()),
+    ];
+    let outputs: Vec<Output> = std::thread::scope(|scope| {
+        let mut commands = Vec::new();
+        for (at, (host, line)) in lines.iter().enumerate() {
+            let site = &site;
+            commands.push(scope.spawn(move || site.output(*host, line)));
+            // The last one finds no free slot, because those before it have begun.
+            let jobs = [4, 4, 4, 5, 6, 7][at];
+            site.until("a job of a command", || {
+                let text = site.ok(1, "queue --json");
+                let rows: Value = serde_json::from_str(&text).unwrap();
+                rows.as_array().unwrap().len() == jobs
+            });
+        }
+        site.until("the program", || site.path("held").exists());
+        // Each has asked this head by now, and is heard of it nothing.
+        site.until("the commands", || {
+            let text = site.ok(1, "node");
+            text.contains(&format!("standing by: {}", name(2)))
+        });
+        site.head(1).kill();
+        site.until_leads(2);
+        fs::write(site.path("go"), "").unwrap();
+        let ended = commands.into_iter().map(|command| command.join().unwrap());
+        ended.collect()
+    });
+    let codes: Vec<Option<i32>> = outputs.iter().map(|own| own.status.code()).collect();
+    let all: Vec<String> = outputs.iter().map(said).collect();
+    assert_eq!(codes, [1, 1, 1, 1, 5, 6].map(Some), "{all:#?}");
+    for text in &all[..2] {
+        assert!(
+            text.contains("the next head of the queue is asked"),
+            "{text}"
+        );
+        assert!(
+            text.contains(&format!("job {job} (named.sh): exit code 3")),
+            "{text}"
+        );
+    }
+    assert!(all[2].contains("(named.sh): exit code 3"), "{}", all[2]);
+    assert!(all[3].contains("(waited.sh): exit code 4"), "{}", all[3]);
+    // Their output comes to the host of the command, although the head is elsewhere now.
+    let printed = |at: usize| String::from_utf8_lossy(&outputs[at].stdout).into_owned();
+    let is_host = |text: &str| [1, 2].map(name).iter().any(|host| text.trim_end() == *host);
+    let rest = printed(4);
+    let rest = rest.strip_prefix("ran\n").unwrap_or_default();
+    assert!(is_host(rest), "{}: {}", printed(4), all[4]);
+    assert!(is_host(&printed(5)), "{}: {}", printed(5), all[5]);
+    site.ok(2, "down");
+    nothing_is_left(&site.mark);
+}
+
+#[test]
 fn jobs_of_a_host_that_is_gone_run_again_or_are_lost() {
     let Some(site) = Site::new(2, "heads_gone") else {
         return;

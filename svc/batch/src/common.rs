@@ -76,7 +76,7 @@ pub fn machine() -> Result<Machine, String> {
 /// # Errors
 /// In words.
 pub fn wait(jobs: Vec<Target>) -> Result<Vec<JobRow>, String> {
-    match ask(&Request::Wait { jobs })? {
+    match margay_svc_queue_wire::wait(jobs, true, &mut complain)? {
         Answer::Jobs(rows) => Ok(rows),
         Answer::Failed(text) => Err(text),
         _ => Err(other()),

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-pub use ask::{ask, converse};
+pub use ask::{TAKES_OVER_WITHIN, ask, converse, wait};
 pub use bytes::Bytes;
 pub use detail::{Cause, Change, Detail};
 pub use hosts::{HostRow, HostSpec, MachineSpec};
@@ -42,6 +42,8 @@ pub enum Request {
     List { all: bool, jobs: Vec<Target> },
     /// Wait until jobs have ended; all that wait or run now when none is named.
     Wait { jobs: Vec<Target> },
+    /// Say which jobs of this user wait or run: numbers, those of arrays once.
+    Numbers,
     /// End jobs; all when none is named.
     Cancel { jobs: Vec<Target> },
     /// Let held jobs go, or hold waiting ones.
@@ -73,7 +75,8 @@ pub enum Request {
 /// What the head answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// The jobs are stored: the first number, and how many tasks it has, for each order.
+    /// The jobs are stored: the first number, and how many tasks it has, for each order. Or the
+    /// numbers that were asked for.
     Accepted(Vec<(JobId, usize)>),
     Jobs(Vec<JobRow>),
     /// Values of [`Detail`], which commands that have no use for them need not read.
@@ -83,6 +86,8 @@ pub enum Answer {
     Done(String),
     /// It cannot be done: why, and the remedy.
     Failed(String),
+    /// It cannot be done now, and perhaps by the next head: why.
+    Gone(String),
 }
 
 /// The machine that the head has.

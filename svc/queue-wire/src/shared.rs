@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use margay_sys_os::credentials::{file_mask, user_name, user_number};
+use margay_sys_os::process::host_name;
 use serde::{Deserialize, Serialize};
 
 use crate::Bytes;
@@ -26,6 +27,9 @@ pub struct Shared {
     /// Where the command was called.
     pub directory: Bytes,
     pub user: String,
+    /// On which host, for jobs that have their terminal there.
+    #[serde(default)]
+    pub host: Option<String>,
     /// Permissions that new files do not have.
     #[serde(default)]
     pub file_mask: Option<u32>,
@@ -49,6 +53,7 @@ impl Shared {
             environment: env::vars_os().map(variable).collect(),
             directory: Bytes(directory.into_os_string()),
             user: user(),
+            host: Some(host_name()),
             file_mask: Some(file_mask()),
             owner: None,
         })

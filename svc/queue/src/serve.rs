@@ -451,11 +451,15 @@ fn answer(service: &Service, request: Request, caller: &Caller, stream: &UnixStr
     if !matches!(request, Request::Stop { .. })
         && let Err(text) = service.head().hear_store()
     {
-        return Answer::Failed(text);
+        return Answer::Gone(text);
     }
     match request {
         Request::Submit { shared, orders } => service.head().submit(shared, &orders, caller),
         Request::List { all, jobs } => listed(service.head().rows(all, &jobs, caller)),
+        Request::Numbers => match service.head().numbers(caller) {
+            Ok(jobs) => Answer::Accepted(jobs),
+            Err(text) => Answer::Failed(text),
+        },
         Request::Wait { jobs } => wait(service, &jobs, caller, stream),
         Request::Cancel { jobs } => said(service.head().cancel(&jobs, caller)),
         Request::Hold { jobs, is_held } => said(service.head().hold(&jobs, is_held, caller)),
@@ -527,7 +531,12 @@ fn wait(service: &Service, targets: &[Target], caller: &Caller, stream: &UnixStr
         }
         if service.is_over.load(Ordering::SeqCst) {
             let text = "the head of the queue ends; the jobs go on with the next margay up";
-            return Answer::Failed(text.into());
+            let is_followed =
+                service.is_lost.load(Ordering::SeqCst) || !head.machine().standbys.is_empty();
+            return match is_followed {
+                true => Answer::Gone(text.into()),
+                false => Answer::Failed(text.into()),
+            };
         }
         let (locked, timeout) = service
             .ended

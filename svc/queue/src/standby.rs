@@ -258,20 +258,37 @@ fn admit(watch: &Watch<'_>, shared: &Arc<Shared>, mut stream: UnixStream) {
                 return;
             }
             Ok(_) if Arc::strong_count(&shared) > MOST_COMMANDS => {
-                Err("too many commands at once; try again when some have ended".into())
+                let text = "too many commands at once; try again when some have ended";
+                Err(Unpassed::Failed(text.into()))
             }
             Ok(request) => pass_on(&shared, &stream, &request),
-            Err(error) => Err(unheard(&error, MOST_BYTES)),
+            Err(error) => Err(Unpassed::Failed(unheard(&error, MOST_BYTES))),
         };
-        if let Err(text) = passed {
-            let _ = write(&mut stream, &Answer::Failed(text));
+        if let Err(why) = passed {
+            let _ = write(&mut stream, &why.answer());
         }
     };
     let _ = std::thread::Builder::new().spawn(serve);
 }
 
+/// Why a request was not passed on, or not answered.
+enum Unpassed {
+    /// The next head may answer.
+    Gone(String),
+    Failed(String),
+}
+
+impl Unpassed {
+    fn answer(self) -> Answer {
+        match self {
+            Unpassed::Gone(text) => Answer::Gone(text),
+            Unpassed::Failed(text) => Answer::Failed(text),
+        }
+    }
+}
+
 /// Passes a request on to the head, and its answer back.
-fn pass_on(shared: &Shared, stream: &UnixStream, request: &Request) -> Result<(), String> {
+fn pass_on(shared: &Shared, stream: &UnixStream, request: &Request) -> Result<(), Unpassed> {
     let end = Instant::now() + KNOWN_WITHIN;
     let mut leader = shared.leader();
     while leader.is_none() && Instant::now() < end && !shared.is_over.load(Ordering::SeqCst) {
@@ -279,24 +296,26 @@ fn pass_on(shared: &Shared, stream: &UnixStream, request: &Request) -> Result<()
         leader = shared.leader();
     }
     let Some(Leader { place, machine }) = leader else {
-        return Err(shared.without_leader());
+        return Err(Unpassed::Gone(shared.without_leader()));
     };
     let host = &place.host;
     let words: Vec<&str> = machine.lines().collect();
     let spec = MachineSpec::of(&words);
     let shell = shared.shell.clone().unwrap_or_else(|| shell(spec.as_ref()));
-    let failed = |error: io::Error| format!("the head on host {host} cannot be asked: {error}");
+    let failed = |error: io::Error| {
+        Unpassed::Failed(format!("the head on host {host} cannot be asked: {error}"))
+    };
     let program = beside(PROGRAM).map_err(failed)?;
     if let Request::Submit { orders, .. } = request
         && let Some(text) = refuses_interactive(orders, &program, host)
     {
-        return Err(text);
+        return Err(Unpassed::Failed(text));
     }
     let mut first = Vec::new();
     write(&mut first, request).map_err(failed)?;
     let mut child = start(&place, &shell).map_err(|error| {
         let shell = shell.join(" ");
-        format!("cannot run '{shell}' to ask the head on host {host}: {error}; name another remote shell by MARGAY_RSH")
+        Unpassed::Failed(format!("cannot run '{shell}' to ask the head on host {host}: {error}; name another remote shell by MARGAY_RSH"))
     })?;
     {
         let mut ways = shared.ways();
@@ -307,7 +326,7 @@ fn pass_on(shared: &Shared, stream: &UnixStream, request: &Request) -> Result<()
         let _ = child.kill();
     }
     let (Some(mut input), Some(mut output)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err("the remote shell has no pipes".into());
+        return Err(Unpassed::Failed("the remote shell has no pipes".into()));
     };
     let mut asks = stream.try_clone().map_err(failed)?;
     // One that waits for jobs says nothing more until they have ended.
@@ -348,7 +367,8 @@ fn pass_on(shared: &Shared, stream: &UnixStream, request: &Request) -> Result<()
     let said = String::from_utf8_lossy(&said)
         .trim_end()
         .replace('\n', "; ");
-    Err(unanswered(shared, host, has_reached, status, &said))
+    let text = unanswered(shared, host, has_reached, status, &said);
+    Err(Unpassed::Gone(text))
 }
 
 /// Why a request that was passed on has no answer, and what the command is to do.

@@ -373,6 +373,10 @@ const PLACES: &[(&str, &str)] = &[
         "the reader of debug information ends when its input does",
     ),
     (
+        "svc/queue-wire/src/ask.rs",
+        "a command that waits for jobs looks for the next head when one has gone: a minute at most",
+    ),
+    (
         "svc/queue/src/agent.rs",
         "the head of the queue, for a beat at most",
     ),

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use margay_core_queue::{JobId, Wishes};
 use margay_svc_queue_wire::{
-    Bytes, JobRow, Order, PROGRAM, Request, Shared, Target, find_head, write,
+    Answer, Bytes, JobRow, Order, PROGRAM, Request, Shared, TAKES_OVER_WITHIN, Target, find_head,
+    read, write,
 };
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::is_trusted;
@@ -21,6 +22,12 @@ use crate::common::{self, exit_code};
 
 /// After this time a command says that its job waits.
 const SILENCE_LIMIT: Duration = Duration::from_millis(300);
+
+/// What answers within this time has not waited.
+const ANSWERS_AT_ONCE: Duration = Duration::from_secs(8);
+
+/// Another head is looked for this often when one has gone.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// A job that runs for this command.
 #[derive(Debug)]
@@ -160,19 +167,18 @@ fn accept(
 ) -> Result<(UnixStream, Vec<Bytes>), String> {
     let system = |error: std::io::Error| error.to_string();
     let mut signals = SignalFd::new(set).map_err(system)?;
-    // The head answers when the job has ended.
-    let jobs = vec![Target { job, task: None }];
-    let mut head = find_head()?;
-    write(&mut head, &Request::Wait { jobs }).map_err(system)?;
+    let mut end = End::of(job)?;
     let (begun, mut has_said) = (Instant::now(), false);
     let mut poll = PollSet::default();
     loop {
         poll.clear();
         let called = poll.add_readable(listener.as_fd());
-        let ended = poll.add_readable(head.as_fd());
+        let ended = (end.head.as_ref()).map(|head| poll.add_readable(head.as_fd()));
         poll.add_readable(signals.as_fd());
         let pause = (!has_said).then(|| SILENCE_LIMIT.saturating_sub(begun.elapsed()));
-        poll.wait(pause).map_err(system)?;
+        let look = ended.is_none().then_some(LOOK);
+        poll.wait(pause.into_iter().chain(look).min())
+            .map_err(system)?;
         if !has_said && begun.elapsed() >= SILENCE_LIMIT {
             has_said = true;
             waits(job);
@@ -194,16 +200,81 @@ fn accept(
                 return Ok((stream, environment));
             }
         }
-        if poll.ready(ended).readable {
-            let details = common::details(true, vec![Target { job, task: None }])?;
-            let row = details.first().map(|detail| &detail.row);
-            let state = row.map_or("gone", |row| margay_svc_queue_wire::state(row.phase));
-            let note = row.map(|row| row.note.clone()).unwrap_or_default();
-            return Err(
-                format!("job {job} has ended before it began ({state}) {note}")
-                    .trim_end()
-                    .to_owned(),
-            );
+        if ended.is_none_or(|ended| poll.ready(ended).readable) {
+            end.look()?;
+        }
+    }
+}
+
+/// Hears of the end of a job from the head, and when that has gone from the next one.
+struct End {
+    job: JobId,
+    /// It answers when the job has ended.
+    head: Option<UnixStream>,
+    /// Since when this one is asked.
+    asked: Instant,
+    /// Since when one is looked for.
+    gone: Option<Instant>,
+}
+
+impl End {
+    fn of(job: JobId) -> Result<End, String> {
+        let mut end = End {
+            job,
+            head: None,
+            asked: Instant::now(),
+            gone: None,
+        };
+        end.ask()?;
+        Ok(end)
+    }
+
+    fn ask(&mut self) -> Result<(), String> {
+        let mut head = find_head()?;
+        let target = Target {
+            job: self.job,
+            task: None,
+        };
+        let jobs = vec![target];
+        write(&mut head, &Request::Wait { jobs }).map_err(|error| error.to_string())?;
+        self.head = Some(head);
+        self.asked = Instant::now();
+        Ok(())
+    }
+
+    /// No head has been found in time.
+    fn is_late(&self) -> bool {
+        self.gone
+            .is_some_and(|since| since.elapsed() >= TAKES_OVER_WITHIN)
+    }
+
+    /// Reads what the head says, or looks for one.
+    fn look(&mut self) -> Result<(), String> {
+        let job = self.job;
+        let Some(mut head) = self.head.take() else {
+            return match self.ask() {
+                Err(text) if self.is_late() => Err(format!("job {job} may wait still: {text}")),
+                _ => Ok(()),
+            };
+        };
+        match read(&mut head) {
+            Ok(Answer::Jobs(rows)) => {
+                let row = rows.first();
+                let state = row.map_or("gone", |row| margay_svc_queue_wire::state(row.phase));
+                let note = row.map(|row| row.note.clone()).unwrap_or_default();
+                let text = format!("job {job} has ended before it began ({state}) {note}");
+                Err(text.trim_end().to_owned())
+            }
+            Ok(Answer::Failed(text)) => Err(text),
+            _ => {
+                // One that says at once that it cannot answer is no new one.
+                if self.gone.is_none() || self.asked.elapsed() >= ANSWERS_AT_ONCE {
+                    let text = "the head of the queue has gone: the job is kept, and the next head is asked";
+                    common::complain(text);
+                    self.gone = Some(Instant::now());
+                }
+                Ok(())
+            }
         }
     }
 }

@@ -73,6 +73,7 @@ impl Head {
                     environment: of_home.cloned().collect(),
                     directory: shared.directory.clone(),
                     user: shared.user.clone(),
+                    host: shared.host.clone(),
                     file_mask: None,
                     owner: None,
                 };
@@ -104,7 +105,8 @@ impl Head {
         reason: Option<&Reason>,
     ) -> Detail {
         let parts = self.parts(entry.job.id, &order.wishes);
-        let outputs = prepare::outputs(entry, shared, &order.wishes, self.site(&parts, order));
+        let site = self.site(&parts, shared, order);
+        let outputs = prepare::outputs(entry, shared, &order.wishes, site);
         let place = |path: &str| {
             let path = std::path::Path::new(&shared.directory.0).join(path);
             Bytes(path.into_os_string())

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use margay_core_queue::{Host, JobId, Part, Wishes};
 use margay_job_launch::hosts::is_this_machine;
-use margay_svc_queue_wire::{HostRow, MachineSpec, Order};
+use margay_svc_queue_wire::{HostRow, MachineSpec, Order, Shared};
 
 use super::Head;
 use crate::agents::{Agents, Status};
@@ -141,7 +141,7 @@ pub fn refuses_interactive(orders: &[Order], program: &Path, host: &str) -> Opti
     })
 }
 
-/// Whether the job is held for a command that was called on the head's host.
+/// Whether the job is held for a command, which was called on the host of the head of that time.
 fn is_interactive(order: &Order, program: &Path) -> bool {
     match &order.arguments[..] {
         [first, second, ..] => {
@@ -212,29 +212,44 @@ impl Head {
         job.parts.iter().filter_map(part).collect()
     }
 
+    /// The host on which the command was called for which a job is held, if it is held for one.
+    fn called_on<'a>(&'a self, shared: &'a Shared, order: &Order) -> Option<&'a str> {
+        let own = &self.resources.host;
+        // A user's job begins on this host in the queue of all users.
+        let host = shared.host.as_ref();
+        let host = host.filter(|_| self.resources.readable.is_none());
+        is_interactive(order, &self.resources.program).then(|| host.unwrap_or(own).as_str())
+    }
+
     /// The hosts of a job that has these parts.
-    pub(super) fn site<'a>(&'a self, parts: &'a [HostPart], order: &Order) -> Site<'a> {
+    pub(super) fn site<'a>(
+        &'a self,
+        parts: &'a [HostPart],
+        shared: &'a Shared,
+        order: &Order,
+    ) -> Site<'a> {
         let server = &self.resources.host;
         let first = parts.first().map_or(server, |part| &part.host);
         Site {
             server,
-            node: match is_interactive(order, &self.resources.program) {
-                true => server,
-                false => first,
-            },
+            node: self.called_on(shared, order).unwrap_or(first),
             parts,
             shell: self.hosts.as_ref().map_or(&[], |hosts| &hosts.shell),
         }
     }
 
     /// The other host on which a job begins, if it is one.
-    pub(super) fn away(&self, parts: &[HostPart], order: &Order) -> Option<Away> {
+    pub(super) fn away(&self, parts: &[HostPart], shared: &Shared, order: &Order) -> Option<Away> {
+        if let Some(host) = self.called_on(shared, order) {
+            // A head before this one was on that host.
+            return (host != self.resources.host).then(|| Away {
+                host: host.to_owned(),
+                shell: self.resources.shell.clone(),
+            });
+        }
         let (hosts, first) = (self.hosts.as_ref()?, parts.first()?);
         let known = hosts.known.iter().find(|host| host.name == first.host)?;
-        if known.is_here || is_interactive(order, &self.resources.program) {
-            return None;
-        }
-        Some(Away {
+        (!known.is_here).then(|| Away {
             host: known.name.clone(),
             shell: hosts.shell.clone(),
         })

@@ -31,6 +31,23 @@ impl Head {
         Ok(jobs)
     }
 
+    /// The numbers of a caller's jobs that wait or run, of arrays with the number of their tasks.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn numbers(&self, caller: &Caller) -> Result<Vec<(JobId, usize)>, String> {
+        let mut numbers: Vec<(JobId, usize)> = Vec::new();
+        for id in self.changeable(&[], caller)? {
+            let array = self.entries.get(&id).and_then(|entry| entry.job.array);
+            let number = array.unwrap_or(id);
+            match numbers.last_mut() {
+                Some((last, count)) if *last == number => *count += 1,
+                _ => numbers.push((number, 1)),
+            }
+        }
+        Ok(numbers)
+    }
+
     /// How many jobs of a caller wait or run, where that is limited.
     pub(super) fn count_of(&self, caller: &Caller) -> usize {
         if caller.is_master {

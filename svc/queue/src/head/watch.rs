@@ -111,8 +111,8 @@ impl Head {
             return Err(format!("it is of user {}, and its order is not", entry.uid));
         }
         let parts = self.parts(id, &order.wishes);
-        let away = self.away(&parts, &order);
-        let site = self.site(&parts, &order);
+        let away = self.away(&parts, &shared, &order);
+        let site = self.site(&parts, &shared, &order);
         let mut order =
             prepare::job_order(entry, &shared, &order, site, away, &folder, &self.resources);
         order.left = self.left_at(id);
@@ -146,7 +146,7 @@ impl Head {
             .stdin(Stdio::from(other))
             .stdout(Stdio::null());
         // A remote shell needs what this process has: where keys are, for example.
-        if self.hosts.is_none() && self.left.is_empty() {
+        if self.hosts.is_none() && !self.store.has_parts() {
             command.env_clear();
         }
         let child = take_defaults_in(&mut command).spawn()?;
