@@ -444,18 +444,83 @@ fn tables_of_an_older_version_are_brought_to_this_one() {
     queue.ok(&["down", "--leave"]);
     server.sql(
         "older",
-        "ALTER TABLE margay.head DROP COLUMN queue, DROP COLUMN machine; \
+        "ALTER TABLE margay.head DROP COLUMN queue, DROP COLUMN machine, DROP COLUMN kind; \
          ALTER TABLE margay.jobs DROP COLUMN term, DROP COLUMN parts; \
          DROP TABLE margay.terms, margay.standbys; UPDATE margay.version SET number = 1",
     );
+    // That version did not write the name of the queue.
+    let order = queue.state().join(format!("jobs/{job}/order"));
+    let text = fs::read_to_string(&order).unwrap();
+    let mut said: serde_json::Value = serde_json::from_str(&text).unwrap();
+    said.as_object_mut().unwrap().remove("queue").unwrap();
+    fs::write(&order, said.to_string()).unwrap();
     queue.ok(&["up", "--slots", "1"]);
     assert_eq!(queue.state_of(&job), "running");
     queue.script("go", "");
     queue.refused(&["wait", &job], "exit code 7");
     assert_eq!(
         server.sql("older", "SELECT number FROM margay.version"),
-        "2"
+        "3"
     );
+}
+
+#[test]
+fn jobs_of_a_database_that_was_made_anew_have_nothing_of_the_old_ones() {
+    let Some(server) = Postgres::shared() else {
+        return;
+    };
+    let store = server.database("anew", "postgres");
+    let queue = Queue::up_in(2, &store);
+    let line = "echo begun > old; trap 'sleep 1; echo gone >> old; exit 9' TERM; while :; do sleep 0.01; done";
+    for _ in 0..2 {
+        queue.submit(&["-o", "out", "--", "sh", "-c", line]);
+        queue.until("old");
+    }
+    let head = PidFd::open(queue.head().unwrap()).unwrap();
+    head.kill();
+    while !head.has_ended() {
+        std::thread::yield_now();
+    }
+    server.sql("anew", "DROP SCHEMA margay CASCADE");
+    queue.ok(&["up", "--slots", "2"]);
+    // The old ones have been ended, and the new ones of their numbers begin.
+    assert!(
+        queue.read("old").ends_with("gone\n"),
+        "{}",
+        queue.read("old")
+    );
+    for job in ["1", "2"] {
+        assert_eq!(
+            queue.submit(&["-o", "new", "--", "sh", "-c", "exit 3"]),
+            job
+        );
+        queue.refused(&["wait", job], "exit code 3");
+    }
+    let log = fs::read_to_string(queue.state().join("head.log")).unwrap();
+    let line = log
+        .lines()
+        .find(|line| line.contains("of a queue that was here before"));
+    let line = line.unwrap_or_else(|| panic!("{log}"));
+    let (time, _) = line.split_once(" margay-queue: ").unwrap();
+    let is_time = |at: usize, c: char| match at {
+        4 | 7 => c == '-',
+        10 => c == ' ',
+        13 | 16 => c == ':',
+        _ => c.is_ascii_digit(),
+    };
+    assert!(
+        time.len() == 19 && time.chars().enumerate().all(|(at, c)| is_time(at, c)),
+        "{line}"
+    );
+    // The queue of all users is none of a user's.
+    queue.ok(&["down"]);
+    server.sql("anew", "UPDATE margay.head SET kind = 'system'");
+    for words in [&["up"][..], &["up", "--standby"]] {
+        queue.refused(
+            words,
+            "has a queue of all users of a machine; root starts it with margay up --system",
+        );
+    }
 }
 
 #[test]

@@ -208,6 +208,24 @@ fn bring_up(machine: &Machine) {
 }
 
 #[test]
+fn a_users_own_queue_is_not_made_that_of_all_users() {
+    let Some(machine) = Machine::make() else {
+        return;
+    };
+    machine.ok(ONE, &["up", "--slots", "1"]);
+    machine.ok(ONE, &["down"]);
+    let own = machine.path(ONE).join(".local/state/margay/queue/queue.db");
+    let words = [
+        "install",
+        "-D",
+        &own.display().to_string(),
+        "/var/lib/margay/queue/queue.db",
+    ];
+    assert!(run(&mut machine.on("root", &words)).status.success());
+    machine.refused("root", &["up", "--system"], "has a user's own queue");
+}
+
+#[test]
 fn each_job_runs_as_its_user_and_no_user_has_rights_over_anothers() {
     let Some(machine) = Machine::make() else {
         return;

@@ -37,6 +37,9 @@ const END_BYTES: usize = 2048;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobOrder {
     pub job: JobId,
+    /// The name of its queue; nothing where an older version has begun it.
+    #[serde(default)]
+    pub queue: String,
     /// The text of the script; else the first argument is the program.
     pub script: Option<Bytes>,
     pub arguments: Vec<Bytes>,
@@ -271,6 +274,13 @@ impl JobFolder {
             .create(&self.path)
     }
 
+    /// Whether it is that of a job of another queue, which has the same number.
+    #[must_use]
+    pub fn is_of_other(&self, queue: &str) -> bool {
+        let order = self.order();
+        order.is_ok_and(|order| !order.queue.is_empty() && order.queue != queue)
+    }
+
     /// The file of the order.
     #[must_use]
     pub fn order_file(&self) -> PathBuf {
@@ -459,14 +469,14 @@ pub fn names_of(live: &[(JobId, u32)]) -> impl Fn(&str) -> bool {
     move |name| names.contains(name)
 }
 
-/// Ends what runs of jobs below `jobs` whose names are not those of live ones, and removes the
-/// folders of those that do not run: their ends are stored, or they have begun again elsewhere.
-pub fn clear(jobs: &Path, is_live: &dyn Fn(&str) -> bool) {
-    for folder in fs::read_dir(jobs).into_iter().flatten().flatten() {
-        if is_live(&folder.file_name().to_string_lossy()) {
+/// Ends what runs of jobs below `jobs` whose names are not those of live ones of this queue, and
+/// removes the folders of those that do not run: their ends are stored, or they have begun again
+/// elsewhere.
+pub fn clear(jobs: &Path, queue: &str, is_live: &dyn Fn(&str) -> bool) {
+    for folder in all(jobs) {
+        if is_live(&folder.name()) && !folder.is_of_other(queue) {
             continue;
         }
-        let folder = JobFolder::at(folder.path());
         match folder.look() {
             Ok(Found::Supervised(process)) => {
                 if let Ok(process) = PidFd::open(process) {
@@ -480,6 +490,26 @@ pub fn clear(jobs: &Path, is_live: &dyn Fn(&str) -> bool) {
             },
         }
     }
+}
+
+/// Ends what runs of other queues' jobs below `jobs`, as this queue gives the same numbers: returns
+/// what watches over them.
+pub fn end_others(jobs: &Path, queue: &str) -> Vec<PidFd> {
+    let others = all(jobs).filter(|folder| folder.is_of_other(queue));
+    let watched = others.filter_map(|folder| match folder.look() {
+        Ok(Found::Supervised(process)) => PidFd::open(process).ok(),
+        _ => None,
+    });
+    watched
+        .inspect(|process| {
+            process.signal(SIGTERM);
+        })
+        .collect()
+}
+
+fn all(jobs: &Path) -> impl Iterator<Item = JobFolder> {
+    let folders = fs::read_dir(jobs).into_iter().flatten().flatten();
+    folders.map(|folder| JobFolder::at(folder.path()))
 }
 
 /// Removes a folder with all that is in it, if it is there.

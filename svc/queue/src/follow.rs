@@ -35,6 +35,9 @@ pub struct LeftAt {
     pub host: String,
     /// The job's folder there.
     pub folder: PathBuf,
+    /// The name of the queue; nothing where an older version has begun it.
+    #[serde(default)]
+    pub queue: String,
     /// What differed when its host had started anew; nothing where that is not known.
     pub start: String,
     /// The words of the remote shell.
@@ -107,9 +110,10 @@ fn session(
     heard: &mut Instant,
 ) -> Result<JobEnd, String> {
     let words = format!(
-        "follow {} {}",
+        "follow {} {} {}",
         quoted(&left.folder.to_string_lossy()),
-        quoted(&left.start)
+        quoted(&left.start),
+        quoted(&left.queue)
     );
     let mut remote = Remote::start(&left.host, &left.shell, &words)?;
     let mut is_end_said = false;
@@ -164,7 +168,7 @@ enum State {
 ///
 /// # Errors
 /// In words.
-pub fn there(path: &Path, start: &str) -> Result<(), String> {
+pub fn there(path: &Path, start: &str, queue: &str) -> Result<(), String> {
     let failed = |error: io::Error| format!("the job cannot be followed: {error}");
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     let output = io::stdout().as_fd().try_clone_to_owned().map_err(failed)?;
@@ -178,7 +182,7 @@ pub fn there(path: &Path, start: &str) -> Result<(), String> {
         wire.add_to(&mut poll);
         let state = match is_said {
             true => None,
-            false => Some(look(&folder, has_restarted).map_err(failed)?),
+            false => Some(look(&folder, queue, has_restarted).map_err(failed)?),
         };
         let mut supervisor = None;
         match state {
@@ -218,12 +222,16 @@ pub fn there(path: &Path, start: &str) -> Result<(), String> {
     }
 }
 
-fn look(folder: &JobFolder, has_restarted: bool) -> io::Result<State> {
+fn look(folder: &JobFolder, queue: &str, has_restarted: bool) -> io::Result<State> {
     let jobs = folder.path.parent().unwrap_or(&folder.path);
-    let queue = jobs.parent().unwrap_or(jobs);
-    if !queue.is_dir() {
-        let text = format!("there is no folder {} there", queue.display());
+    let base = jobs.parent().unwrap_or(jobs);
+    if !base.is_dir() {
+        let text = format!("there is no folder {} there", base.display());
         return Ok(State::Unknown(text));
+    }
+    if !queue.is_empty() && folder.is_of_other(queue) {
+        let note = "a job of another queue has its folder there";
+        return Ok(State::Ended(end_of(End::Lost, note.into(), true)));
     }
     Ok(State::Ended(match folder.look()? {
         Found::Ended(end) => end,
@@ -233,7 +241,7 @@ fn look(folder: &JobFolder, has_restarted: bool) -> io::Result<State> {
         Found::Unclaimed => {
             folder.make_path()?;
             if folder.claim()?.is_none() {
-                return look(folder, has_restarted);
+                return look(folder, queue, has_restarted);
             }
             let end = end_of(End::NotStarted, NOT_STARTED.into(), false);
             // A later head finds the same.

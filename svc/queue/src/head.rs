@@ -219,9 +219,10 @@ impl Head {
                 ));
             }
         }
-        files::clear(&self.resources.folder.join("jobs"), &is_live);
+        let (jobs, queue) = (self.resources.folder.join("jobs"), &self.resources.queue);
+        files::clear(&jobs, queue, &is_live);
         if let Some(folders) = &self.resources.readable {
-            files::clear(folders, &is_live);
+            files::clear(folders, queue, &is_live);
         }
     }
 

@@ -43,6 +43,7 @@ use std::time::SystemTime;
 use margay_svc_batch as batch;
 use margay_svc_queue_wire::MachineSpec;
 pub use margay_svc_queue_wire::PROGRAM;
+use margay_sys_os::clock::{Local, local};
 use start::Wanted;
 
 /// Whether this is a command of another batch system, which the program does under its name.
@@ -75,7 +76,7 @@ pub fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let with_code = |done: Result<u8, String>| {
         done.unwrap_or_else(|text| {
-            log(&text);
+            complain(&text);
             1
         })
     };
@@ -91,7 +92,7 @@ pub fn main() -> ExitCode {
         ["agent"] => agent::agent(),
         ["there"] => there::outer(),
         ["there", folder] => there::inner(Path::new(folder)),
-        ["follow", folder, start] => follow::there(Path::new(folder), start),
+        ["follow", folder, start, queue] => follow::there(Path::new(folder), start, queue),
         ["relay", folder] => standby::relay(Path::new(folder)),
         ["replay", file] => replay::replay(Path::new(file), false),
         ["replay", file, "--json"] => replay::replay(Path::new(file), true),
@@ -103,7 +104,10 @@ pub fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
-            log(&text);
+            match words.first() {
+                Some(&("serve" | "supervise")) => log(&text),
+                _ => complain(&text),
+            }
             ExitCode::FAILURE
         }
     }
@@ -156,7 +160,22 @@ fn now_s() -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// Writes a line to the log; a full disk is not the end of the process.
+/// Writes a line to the log, with the time; a full disk is not the end of the process.
 fn log(text: &str) {
+    let Local {
+        year,
+        month,
+        day,
+        hour,
+        minute,
+        second,
+        ..
+    } = local(now_s());
+    let time = format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}");
+    let _ = writeln!(io::stderr(), "{time} margay-queue: {text}");
+}
+
+/// Says why a command fails.
+fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "margay-queue: {text}");
 }

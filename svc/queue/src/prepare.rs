@@ -242,6 +242,7 @@ pub fn job_order(
     let slots = entry.job.slots;
     JobOrder {
         job: entry.job.id,
+        queue: resources.queue.clone(),
         environment: variables::environment(
             entry,
             shared,

@@ -12,6 +12,8 @@ pub struct Resources {
     pub memory_mib: u64,
     /// The queue's folder.
     pub folder: PathBuf,
+    /// The name of the queue, which no other one has.
+    pub queue: String,
     /// In the queue of all users: the folder with what their jobs read.
     pub readable: Option<PathBuf>,
     /// This program.

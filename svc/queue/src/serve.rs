@@ -17,7 +17,7 @@ use margay_svc_queue_wire::{
 };
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::peer;
-use margay_sys_os::process::{Reaped, beside, lead_session, reap};
+use margay_sys_os::process::{PidFd, Reaped, beside, lead_session, reap};
 use margay_sys_os::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SignalSet};
 
 use crate::callers::{Admitted, Caller, Loads};
@@ -348,8 +348,13 @@ fn hold_store(service: &Service) {
 
 /// Waits until supervisors without a job have gone, which they do when their lines end.
 fn see_off(service: &Service) {
-    let end = Instant::now() + GONE_WITHIN;
     let processes = service.head().dismiss_all();
+    await_end(processes, GONE_WITHIN);
+}
+
+/// Waits until processes have ended, for a while.
+pub fn await_end(processes: Vec<PidFd>, within: Duration) {
+    let end = Instant::now() + within;
     let mut poll = PollSet::default();
     for process in processes {
         poll.clear();

@@ -204,7 +204,9 @@ fn look(
             }
             if is_due(&mut compared, COMPARE) {
                 let jobs = Path::new(&own.place.folder).join("jobs");
-                files::clear(&jobs, &files::names_of(&standby.running()?));
+                let running = standby.running()?;
+                let queue = standby.queue()?;
+                files::clear(&jobs, &queue, &files::names_of(&running));
             }
             Ok(None)
         };

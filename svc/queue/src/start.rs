@@ -18,14 +18,20 @@ use margay_sys_os::signal::{SignalFd, SignalSet};
 use crate::agent::HostFacts;
 use crate::agents::Agents;
 use crate::claim::{self, Claimant};
+use crate::files;
 use crate::groups::Groups;
 use crate::head::{ANSWERED_WITHIN, Head, Hosts};
 use crate::machine_start;
 use crate::resources::Resources;
-use crate::store::{self, Candidate, Store};
+use crate::serve::await_end;
+use crate::store::{self, Candidate, Kind, Store};
 
 /// How long hosts may take to answer a head that takes over, before it answers commands itself.
 const TAKEN_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long jobs of a queue that was here before may take to end: they get SIGTERM, and SIGKILL
+/// five seconds later.
+const OTHERS_END_WITHIN: Duration = Duration::from_secs(15);
 
 /// What a head is asked to be.
 #[derive(Clone, Debug)]
@@ -147,6 +153,10 @@ impl Waits {
                 host: host_name(),
                 folder: self.place.folder.display().to_string(),
             },
+            kind: match self.place.is_system {
+                true => Kind::System,
+                false => Kind::User,
+            },
             start: machine_start()?,
         })
     }
@@ -241,11 +251,16 @@ pub fn lead(wanted: &Wanted, waits: &mut Waits, taken: Option<Store>) -> Result<
     };
     let hosts = hosts(&spec, &own, &waits.wake, limit, is_taken)?;
     let facts = HostFacts::here();
+    let store = match opened {
+        Some(store) => store,
+        None => Store::open(None, &candidate)?,
+    };
     let resources = Resources {
         host: host_name(),
         slots: spec.slots.unwrap_or(facts.cores).max(1),
         memory_mib: facts.memory_mib,
         folder: place.folder.clone(),
+        queue: store.queue().to_owned(),
         readable,
         program,
         shell: shell(Some(&spec)),
@@ -257,10 +272,14 @@ pub fn lead(wanted: &Wanted, waits: &mut Waits, taken: Option<Store>) -> Result<
     if let (true, Err(why)) = (wanted.is_system, &resources.groups) {
         crate::log(&format!("no control groups: {why}"));
     }
-    let store = match opened {
-        Some(store) => store,
-        None => Store::open(None, &candidate)?,
-    };
+    let others = files::end_others(&place.folder.join("jobs"), store.queue());
+    if !others.is_empty() {
+        let count = others.len();
+        crate::log(&format!(
+            "{count} jobs of a queue that was here before are ended"
+        ));
+        await_end(others, OTHERS_END_WITHIN);
+    }
     store.set_machine(&spec.words().join("\n"))?;
     let head = Head::open(resources, hosts, store)?;
     if wanted.store.is_some() {

@@ -8,12 +8,13 @@
 //! | `orders` | what was asked for, as JSON: a job or an array |
 //! | `jobs` | a job, or a task of an array: what the scheduler asks, and how it went |
 //! | `settings` | one row: the rules that were set, as JSON |
+//! | `queue` | in a file, one row: the name of the queue, which no other one has, and its kind |
 //!
 //! In a database there are more:
 //!
 //! | table | what a row is |
 //! | --- | --- |
-//! | `head` | one row: who is the head, its machine, and the name of the queue |
+//! | `head` | one row: who is the head, its machine, and the name and the kind of the queue |
 //! | `terms` | a head of which jobs may run: where its folder is |
 //! | `standbys` | who stands by for the head, and when it was last there |
 
@@ -33,7 +34,7 @@ use file::FileStore;
 pub use file::{FILE, log_of};
 use server::ServerStore;
 pub use server::Standby;
-pub use session::{Candidate, Leader, Left, Missing, Place, Regained, Sought};
+pub use session::{Candidate, Kind, Leader, Left, Missing, Place, Regained, Sought};
 
 /// The open store.
 #[derive(Debug)]
@@ -49,7 +50,10 @@ impl Store {
     /// In words: it cannot be used, another head has it, or a newer version has written it.
     pub fn open(url: Option<&StoreUrl>, own: &Candidate) -> Result<Store, String> {
         match url {
-            None => FileStore::open(&Path::new(&own.place.folder).join(FILE)).map(Store::File),
+            None => {
+                let file = Path::new(&own.place.folder).join(FILE);
+                FileStore::open(&file, own.kind).map(Store::File)
+            }
             Some(url) => {
                 let store = ServerStore::open(url, own)?;
                 Ok(Store::Server(Box::new(store)))
@@ -64,6 +68,15 @@ impl Store {
         match self {
             Store::File(_) => ("", 0),
             Store::Server(store) => store.term(),
+        }
+    }
+
+    /// The name of the queue, which no other one has.
+    #[must_use]
+    pub fn queue(&self) -> &str {
+        match self {
+            Store::File(store) => store.queue(),
+            Store::Server(store) => store.term().0,
         }
     }
 

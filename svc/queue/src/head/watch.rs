@@ -164,6 +164,7 @@ impl Head {
         Some(LeftAt {
             host: place.host.clone(),
             folder: JobFolder::of(Path::new(&place.folder), id, runs).path,
+            queue: self.resources.queue.clone(),
             start: left.start.clone(),
             shell: self.resources.shell.clone(),
             lost_after_s: self.scheduler.settings().lost_after_s,

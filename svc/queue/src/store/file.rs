@@ -14,12 +14,13 @@ use super::entry::{
     Columns, Entry, Finish, KnownOrder, Numbered, Ordered, RULES_SQL, SET_RULES_SQL, find_order,
     fixed, json, phase_text, rules,
 };
+use super::session::Kind;
 
 /// The store's file in the queue's folder.
 pub const FILE: &str = "queue.db";
 
 /// The version of the tables.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
 /// After how many pages the log becomes part of the store, which waits for the disk twice: some
 /// thousand jobs, and 16 MiB.
@@ -38,7 +39,7 @@ CREATE INDEX arrays ON jobs (array) WHERE array IS NOT NULL;
 ";
 
 /// What each version added to the one before it.
-const ADDED: [&str; 2] = [
+const ADDED: [&str; 3] = [
     "
 CREATE TABLE settings (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
 ALTER TABLE jobs ADD COLUMN user TEXT NOT NULL DEFAULT '';
@@ -49,6 +50,10 @@ ALTER TABLE jobs ADD COLUMN runs INTEGER NOT NULL DEFAULT 0;
     "
 DROP INDEX arrays;
 CREATE INDEX ended_tasks ON jobs (array, task) WHERE array IS NOT NULL AND NOT is_live;
+",
+    "
+CREATE TABLE queue (name TEXT NOT NULL, kind TEXT NOT NULL);
+INSERT INTO queue VALUES (lower(hex(randomblob(16))), '');
 ",
 ];
 
@@ -65,6 +70,8 @@ pub fn log_of(store: &Path) -> PathBuf {
 pub struct FileStore {
     connection: Connection,
     known: RefCell<Option<KnownOrder>>,
+    /// The name of the queue, which no other one has.
+    queue: String,
 }
 
 /// Why the store failed, in words.
@@ -101,8 +108,9 @@ impl FileStore {
     /// Opens the store of a file, or makes it.
     ///
     /// # Errors
-    /// In words: the file cannot be used, or a newer version has written it.
-    pub fn open(path: &Path) -> Result<FileStore, String> {
+    /// In words: the file cannot be used, a newer version has written it, or it has a queue of
+    /// another kind.
+    pub fn open(path: &Path, kind: Kind) -> Result<FileStore, String> {
         let begun = || -> rusqlite::Result<(Connection, i64)> {
             let connection = Connection::open(path)?;
             // Nobody else may write, so nothing is waited for.
@@ -140,10 +148,32 @@ impl FileStore {
         connection
             .pragma_update(None, "journal_mode", "WAL")
             .map_err(failed)?;
+        let (queue, found): (String, String) = connection
+            .query_row("SELECT name, kind FROM queue", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .map_err(failed)?;
+        let what = format!("the queue's store {}", path.display());
+        kind.check(
+            &found,
+            &what,
+            "move the file away to begin with an empty queue",
+        )?;
+        if found.is_empty() {
+            let set = "UPDATE queue SET kind = ?1";
+            connection.execute(set, [kind.text()]).map_err(failed)?;
+        }
         Ok(FileStore {
             connection,
             known: RefCell::new(None),
+            queue,
         })
+    }
+
+    /// The name of the queue.
+    #[must_use]
+    pub fn queue(&self) -> &str {
+        &self.queue
     }
 
     /// Stores jobs that are accepted: for each order its entries, whose `order` is set.

@@ -20,8 +20,8 @@ use super::entry::{
     phase_text, rules,
 };
 use super::session::{
-    At, Candidate, Leader, Left, Missing, Place, Regained, Term, begin_term, connect, failed,
-    has_lock, is_current, lock, make_schema, migrate, running, stand_by,
+    At, Candidate, Leader, Left, Missing, Place, Regained, Term, begin_term, check_kind, connect,
+    failed, has_lock, is_current, lock, make_schema, migrate, running, stand_by,
 };
 
 /// The open store.
@@ -542,10 +542,13 @@ impl Standby {
     /// # Errors
     /// In words: the database is away, or a newer version has written it.
     pub fn say(&mut self) -> Result<Option<Leader>, String> {
-        let (url, own) = (self.url.clone(), self.own.place.clone());
+        let (url, own) = (self.url.clone(), self.own.clone());
         let connection = self.connection()?;
         match is_current(connection, &url)? {
-            true => stand_by(connection, &url, &own),
+            true => {
+                check_kind(connection, &url, &own)?;
+                stand_by(connection, &url, &own.place)
+            }
             // The head is just making the tables, or is one of an older version.
             false => Ok(None),
         }
@@ -559,6 +562,17 @@ impl Standby {
         let url = self.url.clone();
         let connection = self.connection()?;
         running(connection).map_err(|failure| failed(&url, failure))
+    }
+
+    /// The name of the queue.
+    ///
+    /// # Errors
+    /// In words: the database is away.
+    pub fn queue(&mut self) -> Result<String, String> {
+        let url = self.url.clone();
+        let rows = self.connection()?.query("SELECT queue FROM head", &[]);
+        let rows = rows.map_err(|failure| failed(&url, failure))?;
+        At(&rows, 0).text(0)
     }
 
     /// Says that it no longer stands by.

@@ -9,7 +9,7 @@ use margay_sys_os::postgres::{Connection, Failure, LIBRARY, Rows};
 use super::entry::Columns;
 
 /// What each version of the tables added to the one before it.
-const VERSIONS: [&str; 2] = [
+const VERSIONS: [&str; 3] = [
     "
 CREATE TABLE version (number bigint NOT NULL);
 INSERT INTO version VALUES (0);
@@ -39,6 +39,9 @@ UPDATE jobs SET term = head.term FROM head WHERE is_live AND started IS NOT NULL
 CREATE TABLE standbys (host text NOT NULL, folder text NOT NULL, seen timestamptz NOT NULL,
     PRIMARY KEY (host, folder));
 ",
+    "
+ALTER TABLE head ADD COLUMN kind text NOT NULL DEFAULT '';
+",
 ];
 
 /// What the server is to do for a session: it ends one whose head is gone or stopped.
@@ -65,10 +68,49 @@ pub struct Place {
     pub folder: String,
 }
 
+/// Whose queue it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A user's own.
+    User,
+    /// That of all users of a machine, with jobs that run as these.
+    System,
+}
+
+impl Kind {
+    /// As it is stored.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Kind::User => "user",
+            Kind::System => "system",
+        }
+    }
+
+    /// Compares it with what is stored; nothing is where an older version began.
+    ///
+    /// # Errors
+    /// In words: the queue is of the other kind.
+    pub fn check(self, stored: &str, what: &str, otherwise: &str) -> Result<(), String> {
+        if stored.is_empty() || stored == self.text() {
+            return Ok(());
+        }
+        Err(match self {
+            Kind::User => format!(
+                "{what} has a queue of all users of a machine; root starts it with margay up --system; or {otherwise}"
+            ),
+            Kind::System => format!(
+                "{what} has a user's own queue; that user starts it with margay up, without --system; or {otherwise}"
+            ),
+        })
+    }
+}
+
 /// A head that begins, or that stands by.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     pub place: Place,
+    pub kind: Kind,
     /// What differs each time that its host starts.
     pub start: String,
 }
@@ -333,6 +375,20 @@ fn newer(url: &StoreUrl, found: usize) -> String {
     )
 }
 
+/// Looks whether the database has a queue of this kind.
+pub(super) fn check_kind(
+    connection: &Connection,
+    url: &StoreUrl,
+    own: &Candidate,
+) -> Result<(), String> {
+    let found = connection.query("SELECT kind FROM head", &[]);
+    let found = found.map_err(|failure| failed(url, failure))?;
+    let what = format!("the queue's database {}", url.shown());
+    let otherwise = format!("name another schema of it: {}", url.with_schema("NAME"));
+    let stored = found.get(0, 0).unwrap_or_default();
+    own.kind.check(stored, &what, &otherwise)
+}
+
 /// Makes this head the one of the database.
 pub(super) fn begin_term(
     connection: &Connection,
@@ -341,10 +397,18 @@ pub(super) fn begin_term(
 ) -> Result<Term, String> {
     let failed = |failure| failed(url, failure);
     let process = std::process::id().to_string();
-    let values = [&*own.place.host, &own.place.folder, &process, &own.start];
+    check_kind(connection, url, own)?;
+    let kind = own.kind.text();
+    let values = [
+        &*own.place.host,
+        &own.place.folder,
+        &process,
+        &own.start,
+        kind,
+    ];
     let rows = connection
         .query(
-            "WITH new AS (UPDATE head SET term = term + 1, host = $1, folder = $2, process = $3::bigint, since = now()
+            "WITH new AS (UPDATE head SET term = term + 1, host = $1, folder = $2, process = $3::bigint, since = now(), kind = $5
                 RETURNING term, queue),
             gone AS (DELETE FROM standbys WHERE host = $1 AND folder = $2),
             old AS (DELETE FROM terms WHERE term NOT IN
