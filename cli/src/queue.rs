@@ -68,7 +68,7 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
 }
 
 /// The machine that is asked for; none where nothing says what it is.
-fn machine(options: &UpOptions) -> Result<Option<MachineSpec>, String> {
+pub(crate) fn machine(options: &UpOptions) -> Result<Option<MachineSpec>, String> {
     let list = options.hosts.as_ref().or(options.hostfile.as_ref());
     let (list, shell) = match list {
         Some(list) => (Some(list.clone()), None),

@@ -30,7 +30,7 @@ impl WhichQueue {
 #[derive(Clone, Debug, Args)]
 pub struct UpOptions {
     /// As root: start the queue that all users of this machine share, also when the machine starts
-    #[arg(long, conflicts_with_all = ["hosts", "hostfile"])]
+    #[arg(long)]
     pub system: bool,
     /// Slots for jobs, of each host [default: the usable cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -3,15 +3,15 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use margay_svc_queue_wire::{PROGRAM, Place, connect_system};
+use margay_svc_queue_wire::{MachineSpec, PROGRAM, Place, check_program, connect_system};
 use margay_sys_os::port::user;
 use margay_sys_os::process::{beside, open_log};
 
+use crate::queue::machine;
 use crate::queue_answer::print;
 use crate::queue_head::{show_machine, show_new, start_head, stop, store_words};
 use crate::queue_options::{DownOptions, UpOptions};
@@ -42,7 +42,15 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     check_program(&program)?;
     let mut words = vec!["--system".to_owned()];
     words.extend(store);
-    words.extend(options.slots.map(|slots| slots.to_string()));
+    let spec = match options.hosts.is_some() || options.hostfile.is_some() {
+        true => machine(options)?,
+        // What allocation root's shell is in says nothing.
+        false => options.slots.map(|slots| MachineSpec {
+            slots: Some(slots),
+            ..MachineSpec::default()
+        }),
+    };
+    words.extend(spec.iter().flat_map(MachineSpec::words));
     if !has_systemd() {
         start_head(options, &place, words)?;
         let note = "margay: systemd does not run here: the queue has been started without it, and does not start again \
@@ -83,33 +91,6 @@ fn need_root(command: &str, other: &str) -> Result<(), String> {
             "{command} needs the right of root to run programs as other users (CAP_SETUID, CAP_SETGID); {other}"
         )),
     }
-}
-
-/// Refuses a program that others than root can change: it would get them root's rights.
-fn check_program(program: &Path) -> Result<(), String> {
-    let failed = |error: io::Error| match error.kind() {
-        ErrorKind::NotFound => format!(
-            "the queue is not installed: there is no {}; use the margay of a whole installation, such as `make install` \
-             makes",
-            program.display()
-        ),
-        _ => format!("cannot look at {}: {error}", program.display()),
-    };
-    let file = fs::canonicalize(program).map_err(failed)?;
-    // The name itself may be a link that lies in another folder.
-    let folders = program.ancestors().skip(1);
-    for path in file.ancestors().chain(folders) {
-        let found = fs::metadata(path).map_err(failed)?;
-        let is_sticky = found.is_dir() && found.mode() & 0o1000 != 0;
-        if found.uid() != 0 || found.mode() & 0o022 != 0 && !is_sticky {
-            return Err(format!(
-                "{} can be changed by others than root, and the queue of all users runs as root from there; install Margay \
-                 in a folder that root alone can change",
-                path.display()
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// Whether systemd looks after this system.

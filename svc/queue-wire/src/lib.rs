@@ -8,6 +8,7 @@ mod detail;
 mod hosts;
 mod line;
 mod place;
+mod program;
 mod shared;
 mod store;
 
@@ -24,6 +25,7 @@ pub use line::{MOST_BYTES, read, read_within, write};
 pub use place::{
     CHOICE, Place, choose_system, connect, connect_system, find_head, is_system, passage_address,
 };
+pub use program::check_program;
 pub use shared::{Owner, Shared, user};
 pub use store::{IN_FILE, StoreUrl};
 

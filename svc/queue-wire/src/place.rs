@@ -136,6 +136,8 @@ impl Place {
         if !self.is_system {
             return Ok(None);
         }
+        // On another host than the head's nothing is there yet.
+        open_folder(self.folder.parent().unwrap_or(&self.folder), 0o711)?;
         let folder = self.folder.with_file_name("jobs");
         open_folder(&folder, 0o711)?;
         Ok(Some(folder))

@@ -1,13 +1,17 @@
 //! What the head starts on each other host of its machine: it claims the host, says what it has,
 //! and that it is there, until the head has gone.
 
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 
-use margay_svc_queue_wire::passage_address;
+use margay_svc_queue_wire::{Owner, PROGRAM, Place, check_program, passage_address};
 use margay_sys_os::descriptor::PollSet;
-use margay_sys_os::port::is_trusted;
+use margay_sys_os::port::{is_trusted, peer_process};
+use margay_sys_os::process::beside;
 use margay_sys_os::{cpu, memory};
 
 use crate::claim::{self, Claim, Claimant};
@@ -51,25 +55,83 @@ impl HostFacts {
 }
 
 /// Where commands of this host find the way to the head.
-fn listen_for_commands() -> io::Result<UnixListener> {
-    let listener = UnixListener::bind_addr(&passage_address()?)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+struct Commands {
+    listener: UnixListener,
+    /// Of the queue of all users.
+    socket: Option<PathBuf>,
 }
 
-/// Runs until the head has gone.
+impl Commands {
+    fn listen(is_system: bool) -> Result<Commands, String> {
+        let failed = |error: io::Error| format!("commands are not passed on: {error}");
+        let socket = is_system
+            .then(|| Place::system().new_socket())
+            .transpose()?;
+        let listener = match &socket {
+            None => passage_address().and_then(|address| UnixListener::bind_addr(&address)),
+            Some(path) => {
+                // That of an agent that was killed.
+                let _ = fs::remove_file(path);
+                UnixListener::bind(path).and_then(|listener| {
+                    fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+                    Ok(listener)
+                })
+            }
+        };
+        let listener = listener.map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(Commands { listener, socket })
+    }
+
+    /// A command that asks, and in the queue of all users as a line who that is.
+    fn next(&self) -> Option<(UnixStream, Vec<u8>)> {
+        let (stream, _) = self.listener.accept().ok()?;
+        if self.socket.is_none() {
+            return Some((stream, Vec::new()));
+        }
+        let line = peer_process(stream.as_fd()).ok().and_then(|peer| {
+            let owner = Owner {
+                uid: peer.user,
+                gid: *peer.groups.first()?,
+                groups: peer.groups[1..].to_vec(),
+            };
+            serde_json::to_vec(&owner).ok()
+        });
+        let mut line = line.unwrap_or_default();
+        line.push(b'\n');
+        Some((stream, line))
+    }
+
+    fn is_trusted(&self, stream: &UnixStream) -> bool {
+        self.socket.is_some() || is_trusted(stream.as_fd())
+    }
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        if let Some(path) = &self.socket {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Runs until the head has gone, which is that of all users or of this one.
 ///
 /// # Errors
 /// In words.
-pub fn agent() -> Result<(), String> {
+pub fn agent(is_system: bool) -> Result<(), String> {
     let failed = |error: io::Error| format!("the agent cannot start: {error}");
+    let program = beside(PROGRAM).map_err(failed)?;
+    if is_system {
+        check_program(&program)?;
+    }
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     let output = io::stdout().as_fd().try_clone_to_owned().map_err(failed)?;
     let mut wire = Wire::new(input, output, false).map_err(failed)?;
     let mut poll = PollSet::default();
     let mut claim: Option<Claim> = None;
     // Commands of this host that ask the head.
-    let mut commands: Option<UnixListener> = None;
+    let mut commands: Option<Commands> = None;
     let mut passage = Passage::default();
     let mut is_refused = false;
     loop {
@@ -93,7 +155,7 @@ pub fn agent() -> Result<(), String> {
                     there::sweep();
                     claim = Some(taken);
                     // Without it commands of this host are not passed on; jobs run.
-                    commands = listen_for_commands().ok();
+                    commands = Commands::listen(is_system).ok();
                     wire.say(b'i', HostFacts::here().text().as_bytes());
                 }
                 Err(text) => {
@@ -102,10 +164,12 @@ pub fn agent() -> Result<(), String> {
                 }
             }
         }
-        while let Some((stream, _)) = commands.as_ref().and_then(|c| c.accept().ok()) {
-            if is_trusted(stream.as_fd()) {
-                let number = passage.number();
-                passage.add(number, stream);
+        while let Some(commands) = &commands
+            && let Some((stream, first)) = commands.next()
+        {
+            let number = passage.number();
+            if commands.is_trusted(&stream) && passage.add(number, stream) && !first.is_empty() {
+                Passage::say(&mut wire, number, &first);
             }
         }
         passage.go_on(&mut wire);
@@ -119,7 +183,7 @@ pub fn agent() -> Result<(), String> {
             poll.add_readable(claim.as_fd());
         }
         if let Some(commands) = &commands {
-            poll.add_readable(commands.as_fd());
+            poll.add_readable(commands.listener.as_fd());
         }
         passage.add_to(&mut poll, &wire);
         let _ = poll.wait(Some(BEAT / 2));

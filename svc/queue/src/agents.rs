@@ -44,6 +44,8 @@ struct Attendance {
     host: usize,
     own: Claimant,
     shell: Vec<String>,
+    /// The queue is that of all users.
+    is_system: bool,
     events: Sender<(usize, Status)>,
     asked: Arc<AtomicBool>,
     /// A byte wakes the head.
@@ -56,7 +58,12 @@ impl Agents {
     ///
     /// # Errors
     /// In words: this host, which is one of them, belongs to another machine.
-    pub fn start(spec: &MachineSpec, own: &Claimant, wake: &UnixStream) -> Result<Agents, String> {
+    pub fn start(
+        spec: &MachineSpec,
+        own: &Claimant,
+        is_system: bool,
+        wake: &UnixStream,
+    ) -> Result<Agents, String> {
         let system = |error: io::Error| format!("the hosts cannot be watched: {error}");
         let (sender, events) = mpsc::channel();
         let (over, ended) = UnixStream::pair().map_err(system)?;
@@ -76,6 +83,7 @@ impl Agents {
                     ..own.clone()
                 },
                 shell: spec.shell.clone(),
+                is_system,
                 events: sender.clone(),
                 asked,
                 wake: wake.try_clone().map_err(system)?,
@@ -193,7 +201,11 @@ impl Attendance {
     /// Starts the agent and keeps it. Returns whether it was there, and why it no longer is; none
     /// at the end.
     fn session(&self) -> (bool, Option<String>) {
-        let mut remote = match Remote::start(&self.own.name, &self.shell, "agent") {
+        let words = match self.is_system {
+            true => "agent --system",
+            false => "agent",
+        };
+        let mut remote = match Remote::start(&self.own.name, &self.shell, words) {
             Ok(remote) => remote,
             Err(text) => return (false, Some(text)),
         };

@@ -14,6 +14,7 @@ use crate::hearing::Hearing;
 use crate::shell::{Remote, STARTED_WITHIN};
 use crate::site::Away;
 use crate::wire::BEAT;
+use crate::writer::Writer;
 use crate::{now_s, output};
 
 /// When nothing was heard for so long, the other side has ended the job: it does so after
@@ -33,7 +34,7 @@ fn without(end: End, note: String, has_begun: bool) -> JobEnd {
 
 /// Runs a job on another host; returns how it ended.
 pub fn run(folder: &JobFolder, order: &JobOrder, away: &Away, hearing: &mut Hearing) -> JobEnd {
-    let mut files = match output::files(order) {
+    let mut files = match Outputs::open(order) {
         Ok(files) => files,
         Err(text) => return without(End::NotStarted, text, true),
     };
@@ -44,9 +45,9 @@ pub fn run(folder: &JobFolder, order: &JobOrder, away: &Away, hearing: &mut Hear
     let begun = Instant::now();
     let mut is_sent = false;
     let mut is_ended = false;
-    let mut lost_output = String::new();
     loop {
         hearing.wait_with(&mut remote);
+        files.go_on();
         let news = hearing.news(folder);
         if news.is_end && !is_sent {
             remote.end();
@@ -61,16 +62,11 @@ pub fn run(folder: &JobFolder, order: &JobOrder, away: &Away, hearing: &mut Hear
         }
         while let Some((letter, bytes)) = remote.wire.take() {
             match letter {
-                b'o' | b'e' => {
-                    let file = &mut files[usize::from(letter == b'e')];
-                    if let Err(text) = write(file, &bytes) {
-                        lost_output = text;
-                    }
-                }
+                b'o' | b'e' => files.say(letter, &bytes),
                 b'x' => {
                     let mut end = ended(&bytes, is_ended);
                     remote.end();
-                    end.note += &lost_output;
+                    end.note += &files.end();
                     return end;
                 }
                 _ => {}
@@ -106,9 +102,47 @@ pub fn run(folder: &JobFolder, order: &JobOrder, away: &Away, hearing: &mut Hear
     }
 }
 
-fn write(file: &mut File, bytes: &[u8]) -> Result<(), String> {
-    file.write_all(bytes)
-        .map_err(|error| format!(" (output is missing: {error})"))
+/// Where the output of the job goes.
+enum Outputs {
+    /// The files, and what could not be written.
+    Files([File; 2], String),
+    /// What writes with the rights of the job's user.
+    Writer(Writer),
+}
+
+impl Outputs {
+    fn open(order: &JobOrder) -> Result<Outputs, String> {
+        match &order.user {
+            Some(_) => Writer::start(order).map(Outputs::Writer),
+            None => output::files(order).map(|files| Outputs::Files(files, String::new())),
+        }
+    }
+
+    fn say(&mut self, letter: u8, bytes: &[u8]) {
+        match self {
+            Outputs::Writer(writer) => writer.say(letter, bytes),
+            Outputs::Files(files, lost) => {
+                let file = &mut files[usize::from(letter == b'e')];
+                if let Err(error) = file.write_all(bytes) {
+                    *lost = format!(" (output is missing: {error})");
+                }
+            }
+        }
+    }
+
+    fn go_on(&mut self) {
+        if let Outputs::Writer(writer) = self {
+            writer.go_on();
+        }
+    }
+
+    /// What is lost, in words.
+    fn end(self) -> String {
+        match self {
+            Outputs::Files(_, lost) => lost,
+            Outputs::Writer(writer) => writer.end(),
+        }
+    }
 }
 
 /// How the job ended, as the other side says.

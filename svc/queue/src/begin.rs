@@ -31,7 +31,11 @@ const MOST_REPORT: u64 = 4096;
 
 /// Where a job says why it could not begin. It is empty when it has.
 #[derive(Debug)]
-pub struct Report(PipeReader);
+pub enum Report {
+    Pipe(PipeReader),
+    /// A file, where output goes through pipes.
+    File(PathBuf),
+}
 
 impl Report {
     /// What was said, when the job has ended.
@@ -39,17 +43,27 @@ impl Report {
     pub fn said(self) -> Option<String> {
         let mut text = Vec::new();
         // What was written is there, also where somebody should still hold the other end.
-        let _ = set_nonblocking(self.0.as_fd());
-        let _ = self.0.take(MOST_REPORT).read_to_end(&mut text);
+        match self {
+            Report::Pipe(pipe) => {
+                let _ = set_nonblocking(pipe.as_fd());
+                let _ = pipe.take(MOST_REPORT).read_to_end(&mut text);
+            }
+            Report::File(path) => text = std::fs::read(path).unwrap_or_default(),
+        }
         (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
     }
 }
 
-/// Starts the job of an order as its user; returns its first process.
+/// Starts the job of an order as its user; returns its first process. It opens the files of its
+/// output, unless pipes are given for it.
 ///
 /// # Errors
 /// In words.
-pub fn start(folder: &JobFolder, order: &JobOrder) -> Result<(u32, Report), String> {
+pub fn start(
+    folder: &JobFolder,
+    order: &JobOrder,
+    pipes: Option<[File; 2]>,
+) -> Result<(u32, Report), String> {
     let failed = |error: io::Error| format!("cannot start it: {error}");
     let script = program::put(folder, order)?;
     let program = beside(PROGRAM).map_err(failed)?;
@@ -67,26 +81,52 @@ pub fn start(folder: &JobFolder, order: &JobOrder) -> Result<(u32, Report), Stri
                 )
             })?;
     }
-    let mut words = vec![path.clone(), c"begin".into(), number(std::process::id())?];
+    let own = number(std::process::id())?;
+    let text = File::open(folder.order_file()).map_err(failed)?;
+    let log = io::stderr();
+    let (mut words, standard, report);
+    let said;
+    match &pipes {
+        Some([stdout, stderr]) => {
+            let user = order.user.as_ref().map(|user| user.owner.uid);
+            for pipe in [stdout, stderr] {
+                // As /dev/stdout it is opened anew.
+                std::os::unix::fs::fchown(pipe, user, None).map_err(failed)?;
+            }
+            let file = folder.report_file();
+            words = vec![
+                path.clone(),
+                c"begin-there".into(),
+                own,
+                c_string(file.as_os_str())?,
+            ];
+            standard = [text.as_fd(), stdout.as_fd(), stderr.as_fd()];
+            report = Report::File(file);
+        }
+        None => {
+            let (pipe, other) = io::pipe().map_err(failed)?;
+            said = other;
+            words = vec![path.clone(), c"begin".into(), own];
+            standard = [text.as_fd(), said.as_fd(), log.as_fd()];
+            report = Report::Pipe(pipe);
+        }
+    }
     if let Some(script) = script {
         words.push(c_string(script.as_os_str())?);
     }
-    let text = File::open(folder.order_file()).map_err(failed)?;
-    let (report, said) = io::pipe().map_err(failed)?;
-    let log = io::stderr();
     let started = Starter::new().start(&Start {
         program: &path,
         arguments: &StringArray::new(words),
         environment: &StringArray::new(Vec::new()),
         directory: Some(c"/"),
-        standard: [text.as_fd(), said.as_fd(), log.as_fd()],
+        standard,
         inherit: &[],
         cores: &[],
         files: FileLimit::now(),
         blocked: SignalSet::of(&[]),
     });
     match started {
-        Ok(process) => Ok((process, Report(report))),
+        Ok(process) => Ok((process, report)),
         Err(error) => Err(format!(
             "cannot start {}: {}",
             program.display(),
@@ -111,21 +151,40 @@ fn number(number: u32) -> Result<CString, String> {
 #[must_use]
 pub fn begin(supervisor: &str, script: Option<&str>) -> u8 {
     let report = duplicate_above(io::stdout().as_fd(), 3);
-    let text = match try_begin(supervisor, script.map(PathBuf::from)) {
+    let text = match try_begin(supervisor, script.map(PathBuf::from), true) {
         Ok(never) => match never {},
         Err(text) => text,
     };
     if let Ok(report) = report {
-        let text = text.as_bytes();
-        let _ = File::from(report).write(&text[..text.len().min(MOST_REPORT as usize)]);
+        tell(&mut File::from(report), &text);
     }
     NOT_BEGUN
+}
+
+/// The same on another host than the head's, where output goes through pipes:
+/// `margay-queue begin-there SUPERVISOR REPORT [SCRIPT]`.
+#[must_use]
+pub fn begin_there(supervisor: &str, report: &str, script: Option<&str>) -> u8 {
+    let report = File::create(report);
+    let text = match try_begin(supervisor, script.map(PathBuf::from), false) {
+        Ok(never) => match never {},
+        Err(text) => text,
+    };
+    if let Ok(mut report) = report {
+        tell(&mut report, &text);
+    }
+    NOT_BEGUN
+}
+
+fn tell(report: &mut File, text: &str) {
+    let text = text.as_bytes();
+    let _ = report.write(&text[..text.len().min(MOST_REPORT as usize)]);
 }
 
 /// What never is.
 enum Never {}
 
-fn try_begin(supervisor: &str, script: Option<PathBuf>) -> Result<Never, String> {
+fn try_begin(supervisor: &str, script: Option<PathBuf>, has_files: bool) -> Result<Never, String> {
     let failed = |error: io::Error| format!("cannot begin: {error}");
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text).map_err(failed)?;
@@ -155,8 +214,11 @@ fn try_begin(supervisor: &str, script: Option<PathBuf>) -> Result<Never, String>
         )
     })?;
     let input = program::input(&order)?;
-    let [stdout, stderr] = output::files(&order)?;
-    for (target, file) in [input, stdout, stderr].iter().enumerate() {
+    let mut standard = vec![input];
+    if has_files {
+        standard.extend(output::files(&order)?);
+    }
+    for (target, file) in standard.iter().enumerate() {
         replace_standard(target.try_into().unwrap_or(0), file.as_fd()).map_err(failed)?;
     }
     let error = execute(&program.path, &program.arguments, &program.environment);

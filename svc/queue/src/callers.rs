@@ -3,7 +3,7 @@
 //! take all connections of the head or all of its memory.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +21,9 @@ const KEPT_FOR_ROOT: usize = 32;
 
 /// Bytes of the requests of such a user that are read at the same time.
 const MOST_BYTES_OF_USER: usize = 16 << 20;
+
+/// Longest line that says who asks on another host: with as many groups as the kernel allows.
+const MOST_LINE: usize = 1 << 20;
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -55,19 +58,26 @@ impl Caller {
             };
         }
         let peer = peer_process(stream.as_fd()).map_err(failed)?;
-        let uid = peer.user;
-        let (gid, groups) = peer.groups.split_first().ok_or("the caller has no group")?;
-        let owner = Owner {
-            uid,
-            gid: *gid,
-            groups: groups.to_vec(),
+        // This process passes on what an agent of root's has heard, and before it from whom.
+        let is_elsewhere = peer.pid == std::process::id();
+        let owner = match is_elsewhere {
+            true => passed_on(stream).ok_or("the agent does not say who asks")?,
+            false => {
+                let (gid, groups) = peer.groups.split_first().ok_or("the caller has no group")?;
+                Owner {
+                    uid: peer.user,
+                    gid: *gid,
+                    groups: groups.to_vec(),
+                }
+            }
         };
+        let uid = owner.uid;
         // Looked up here, where nobody waits for it but who asks.
         let name = user_name(uid).filter(|name| !name.chars().any(char::is_control));
         Ok(Caller {
             uid,
             is_master: uid == 0,
-            is_elsewhere: false,
+            is_elsewhere,
             as_user: Some((owner, name.unwrap_or_else(|| uid.to_string()))),
         })
     }
@@ -83,6 +93,20 @@ impl Caller {
     pub fn may(&self, uid: u32) -> bool {
         self.is_master || self.uid == uid
     }
+}
+
+/// The line that stands before a request of another host.
+fn passed_on(stream: &UnixStream) -> Option<Owner> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    let mut stream: &UnixStream = stream;
+    while line.len() < MOST_LINE && stream.read_exact(&mut byte).is_ok() {
+        if byte == *b"\n" {
+            return serde_json::from_slice(&line).ok();
+        }
+        line.push(byte[0]);
+    }
+    None
 }
 
 /// What a user has at the head.

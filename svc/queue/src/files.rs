@@ -287,6 +287,12 @@ impl JobFolder {
         self.path("order")
     }
 
+    /// The file in which a job on another host than the head's says why it could not begin.
+    #[must_use]
+    pub fn report_file(&self) -> PathBuf {
+        self.path("report")
+    }
+
     /// Reads the order.
     ///
     /// # Errors

@@ -34,6 +34,7 @@ mod supervise;
 mod there;
 mod variables;
 mod wire;
+mod writer;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -88,8 +89,16 @@ pub fn main() -> ExitCode {
         ["task", ..] => return with_code(batch::task(&arguments[1..])).into(),
         ["begin", supervisor] => return begin::begin(supervisor, None).into(),
         ["begin", supervisor, script] => return begin::begin(supervisor, Some(script)).into(),
+        ["begin-there", supervisor, report] => {
+            return begin::begin_there(supervisor, report, None).into();
+        }
+        ["begin-there", supervisor, report, script] => {
+            return begin::begin_there(supervisor, report, Some(script)).into();
+        }
+        ["outputs", supervisor] => return writer::outputs(supervisor).into(),
         ["serve", ref words @ ..] => serve(words),
-        ["agent"] => agent::agent(),
+        ["agent"] => agent::agent(false),
+        ["agent", "--system"] => agent::agent(true),
         ["there"] => there::outer(),
         ["there", folder] => there::inner(Path::new(folder)),
         ["follow", folder, start, queue] => follow::there(Path::new(folder), start, queue),

@@ -378,6 +378,8 @@ fn write_out(gathered: &mpsc::Receiver<()>, log: &Path) {
     }
 }
 
+const BUSY: &str = "the head of the queue has too many commands; try again when some have ended";
+
 /// Serves a command in a thread of its own.
 fn admit(service: &Arc<Service>, mut stream: UnixStream) {
     // Who says nothing, or does not hear, is not waited for.
@@ -386,8 +388,7 @@ fn admit(service: &Arc<Service>, mut stream: UnixStream) {
     let _ = stream.set_write_timeout(Some(HEARD_WITHIN));
     let uid = peer(stream.as_fd()).unwrap_or(u32::MAX);
     let Some(admitted) = service.loads.admit(uid) else {
-        let busy = "the head of the queue has too many commands; try again when some have ended";
-        let _ = write(&mut stream, &Answer::Failed(busy.into()));
+        let _ = write(&mut stream, &Answer::Failed(BUSY.into()));
         return;
     };
     let service = Arc::clone(service);
@@ -418,6 +419,16 @@ fn converse(service: &Service, mut stream: UnixStream, mut admitted: Admitted) {
             return;
         }
     };
+    if service.is_system && caller.is_elsewhere {
+        // It counts as that of its user, and not of root's agent.
+        match service.loads.admit(caller.uid) {
+            Some(own) => admitted = own,
+            None => {
+                let _ = write(&mut stream, &Answer::Failed(BUSY.into()));
+                return;
+            }
+        }
+    }
     let request = match read_within(&mut stream, &mut |bytes| admitted.has_room(bytes)) {
         Ok(request) => request,
         Err(error) => {

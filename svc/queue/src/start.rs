@@ -249,7 +249,8 @@ pub fn lead(wanted: &Wanted, waits: &mut Waits, taken: Option<Store>) -> Result<
     } else {
         ANSWERED_WITHIN
     };
-    let hosts = hosts(&spec, &own, &waits.wake, limit, is_taken)?;
+    let is_system = wanted.is_system;
+    let hosts = hosts(&spec, &own, is_system, &waits.wake, limit, is_taken)?;
     let facts = HostFacts::here();
     let store = match opened {
         Some(store) => store,
@@ -374,6 +375,7 @@ fn remember_store(url: Option<&StoreUrl>, place: &Place) -> Result<(), String> {
 fn hosts(
     spec: &MachineSpec,
     own: &Claimant,
+    is_system: bool,
     wake: &UnixStream,
     limit: Duration,
     is_taken: bool,
@@ -392,7 +394,7 @@ fn hosts(
             _ => Ok(None),
         };
     }
-    let mut hosts = Hosts::new(spec, Agents::start(spec, own, wake)?);
+    let mut hosts = Hosts::new(spec, Agents::start(spec, own, is_system, wake)?);
     match hosts.wait(limit) {
         Err(text) if !is_taken => {
             hosts.end();

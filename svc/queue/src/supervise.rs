@@ -110,7 +110,8 @@ pub fn run_here(
     outputs: &dyn Fn() -> Result<[File; 2], String>,
 ) -> (JobEnd, bool) {
     let mut used = ReapedUsage::default();
-    let (end, note, are_gone) = match start(folder, order, outputs) {
+    let is_relayed = hearing.relay.is_some();
+    let (end, note, are_gone) = match start(folder, order, outputs, is_relayed) {
         Ok(started) => {
             let watched = watch(started.process, folder, order, hearing, &mut used);
             match started.report.and_then(Report::said) {
@@ -141,14 +142,17 @@ struct Started {
     report: Option<Report>,
 }
 
-/// Starts the job.
+/// Starts the job; `is_relayed` says that its output is not for files here.
 fn start(
     folder: &JobFolder,
     order: &JobOrder,
     outputs: &dyn Fn() -> Result<[File; 2], String>,
+    is_relayed: bool,
 ) -> Result<Started, String> {
     if order.user.is_some() {
-        let (process, report) = begin::start(folder, order)?;
+        // Files are opened with the user's rights.
+        let pipes = is_relayed.then(outputs).transpose()?;
+        let (process, report) = begin::start(folder, order, pipes)?;
         let report = Some(report);
         return Ok(Started { process, report });
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use margay_svc_queue_wire::{Bytes, PROGRAM};
+use margay_svc_queue_wire::{Bytes, PROGRAM, Place};
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
 use margay_sys_os::process::{become_subreaper, beside, kill_descendants, lead_session};
 use margay_sys_os::signal::{SignalFd, SignalSet, take_defaults_in};
@@ -72,6 +72,13 @@ pub fn sweep() {
         }
         let lock = File::options().write(true).open(folder.path().join(LOCK));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            for job in fs::read_dir(folder.path()).into_iter().flatten().flatten() {
+                let job = JobFolder::at(job.path());
+                // With what the job's user reads.
+                if let Ok(order) = job.order() {
+                    job.of_order(&order).remove();
+                }
+            }
             let _ = fs::remove_dir_all(folder.path());
         }
     }
@@ -123,8 +130,15 @@ pub fn inner(base: &Path) -> Result<(), String> {
     let mut order = order?;
     let (base, lock) = make_folder(base)?;
     // Its name is the job's number, by which commands in the job know it.
-    let folder = JobFolder::at(base.0.join(order.job.to_string()));
+    let mut folder = JobFolder::at(base.0.join(order.job.to_string()));
     fs::create_dir(&folder.path).map_err(failed)?;
+    if let Some(user) = &mut order.user {
+        // Groups are the head's to make, on its own host.
+        user.group = None;
+        Place::system().make_for_jobs()?;
+        folder = folder.of_order(&order);
+        folder.make(&order).map_err(failed)?;
+    }
     name_nodes(&mut order, &folder);
     let pipes = (0..2).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>();
     let mut readers = Vec::new();
@@ -158,6 +172,7 @@ pub fn inner(base: &Path) -> Result<(), String> {
     };
     let (end, _) = run_here(&folder, &order, &mut hearing, &outputs);
     drop(writers);
+    folder.remove();
     drop(base);
     drop(lock);
     if let Some(relay) = &mut hearing.relay {

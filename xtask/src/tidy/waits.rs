@@ -427,6 +427,10 @@ const PLACES: &[(&str, &str)] = &[
     ),
     ("svc/queue/src/wire.rs", "descriptors for who waits"),
     (
+        "svc/queue/src/writer.rs",
+        "what writes output with a user's rights, at the beginning and at the end of a job: 30 seconds at most",
+    ),
+    (
         "cli/src/load.rs",
         "hosts are asked for their loads: descriptors, ten seconds at most",
     ),
