@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use margay_core_registry::network;
 use margay_job_launch::machine;
 use margay_job_launch::plan::{Binding, Hosts, Inherit, Job, Program, TimeLimit};
-use margay_job_launch::turns::{Turns, Wanted};
+use margay_job_launch::turns::{Nodes, Turns, Wanted};
 use margay_sys_os::cpu;
 
-use crate::hosts::HostList;
+use crate::hosts::{HostList, hosts};
 use crate::load::by_load;
 use crate::mapping::MapBy;
 use crate::options::{PlacementOptions, RunOptions};
@@ -42,7 +42,7 @@ fn in_partition(name: &str, segments: &mut [RunOptions]) -> Result<Option<Turns>
     let elsewhere = |own: &RunOptions| own.host.is_some() || own.host_file.is_some();
     if segments.iter().any(elsewhere) {
         return Err(format!(
-            "-pn {partition}: a partition is of this machine; leave it or the hosts out"
+            "-pn {partition}: a partition says on which cores or hosts a job runs; leave it or the hosts out"
         ));
     }
     let is_alone = segments.len() == 1;
@@ -51,7 +51,7 @@ fn in_partition(name: &str, segments: &mut [RunOptions]) -> Result<Option<Turns>
     let words: Vec<String> = (words.take(20))
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    let (turns, cores) = Turns::begin(&Wanted {
+    let (turns, nodes) = Turns::begin(&Wanted {
         name: partition,
         ranks: ranks.filter(|_| is_alone),
         pool: None,
@@ -59,6 +59,16 @@ fn in_partition(name: &str, segments: &mut [RunOptions]) -> Result<Option<Turns>
         command: &words.join(" "),
         launcher: name,
     })?;
+    let cores = match nodes {
+        Nodes::Cores(cores) => cores,
+        Nodes::Hosts(list) => {
+            let list = hosts(&list)?;
+            for own in segments {
+                own.host = Some(list.clone());
+            }
+            return Ok(Some(turns));
+        }
+    };
     for own in segments {
         if is_alone {
             own.ranks = own.ranks.or(u32::try_from(cores.len()).ok());

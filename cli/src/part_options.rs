@@ -7,6 +7,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use clap::{Args, Subcommand, ValueHint};
 use margay_core_partitions::{COMPUTE, MOST_PRIORITY, Mode, Scheduling, Wanted};
 
+use crate::hosts::hosts;
+
 /// The program that does the work, beside `margay` in the same folder.
 pub const PROGRAM: &str = "margay-part";
 
@@ -119,6 +121,10 @@ pub struct MakeOptions {
     /// node), with commas between them
     #[arg(long = "nd", value_name = "NODES", value_parser = nodes, conflicts_with = "size")]
     pub nodes: Option<String>,
+    /// These hosts of the queue's machine (margay up --hosts), with as many of their slots: a:4,b,
+    /// node[01-04]
+    #[arg(long = "hosts", value_name = "HOSTS", value_parser = host_list, conflicts_with_all = ["size", "nodes"])]
+    pub hosts: Option<String>,
     #[command(flatten)]
     pub attributes: AttributeOptions,
     /// The partition
@@ -182,6 +188,7 @@ impl PartAction {
                 let nodes = [
                     pair("size", make.size.as_ref()),
                     pair("nodes", make.nodes.as_ref()),
+                    pair("hosts", make.hosts.as_ref()),
                     make.attributes.words(),
                 ];
                 ("make", &make.name, nodes.concat())
@@ -240,6 +247,15 @@ fn size(text: &str) -> Result<String, String> {
 fn nodes(text: &str) -> Result<String, String> {
     let nodes = Wanted::list(text).map(|_| text.to_owned());
     nodes.ok_or_else(|| "write nodes such as 3, 0..5 or 2x3:7, with commas".into())
+}
+
+fn host_list(text: &str) -> Result<String, String> {
+    let list = hosts(text)?.distinct().into_iter();
+    let shown = list.map(|(name, slots)| match slots {
+        Some(slots) => format!("{name}:{slots}"),
+        None => name,
+    });
+    Ok(shown.collect::<Vec<_>>().join(","))
 }
 
 fn mode(text: &str) -> Result<String, String> {

@@ -223,7 +223,7 @@ fn damage_a_newer_version_and_a_place_without_room_are_reported() {
     let good = fs::read_to_string(&file).unwrap();
     for (text, why) in [
         (
-            good.replace("partitions 1", "partitions 2"),
+            good.replace("partitions 1", "partitions 3"),
             "another version of Margay wrote it",
         ),
         (good.replace("end\n", ""), "its end is missing"),

@@ -241,3 +241,121 @@ impl Queue {
         line.split_whitespace().nth(2).unwrap().parse().unwrap()
     }
 }
+
+#[test]
+fn partitions_have_hosts_of_the_queue() {
+    let Some(hosts) = Hosts::make(3) else { return };
+    let queue = Queue::up(hosts);
+    let (a, b, c) = (
+        queue.hosts.name(1),
+        queue.hosts.name(2),
+        queue.hosts.name(3),
+    );
+    let common = queue.path("common");
+    let run_on = |line: &str| -> Command {
+        let mut words = line.split_whitespace();
+        let mut command = command(stage().join("bin").join(words.next().unwrap()), 120);
+        command
+            .args(words)
+            .current_dir(queue.hosts.folder.path())
+            .env("XDG_STATE_HOME", queue.path("state"))
+            .env("XDG_RUNTIME_DIR", queue.path("run"))
+            .env("MARGAY_PARTITIONS", &common)
+            .env("MARGAY_RSH", queue.path("reach"))
+            .env(margay_tests::jobs::MARK, &queue.mark);
+        command
+    };
+    let fails = |line: &str, why: &str| {
+        let output = run(&mut run_on(line));
+        let text = said(&output);
+        assert!(
+            !output.status.success() && text.contains(why),
+            "{line}: {text}"
+        );
+    };
+    let ok = |line: &str| {
+        let output = run(&mut run_on(line));
+        assert!(output.status.success(), "{line}: {}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    fails(&format!("margay part mkpart -hosts {a} far"), "margay up");
+    queue.ok(&format!("up --slots 2 --hosts {a}:4,{b},{c}"));
+    fails(
+        "margay part mkpart -hosts nowhere far",
+        &format!("no host 'nowhere'; it has {a}, {b}, {c}"),
+    );
+    fails(
+        &format!("margay part mkpart -hosts {b}:3 far"),
+        "has 2 slots and not 3",
+    );
+    fails(
+        &format!("margay part mkpart -rq 10s -hosts {a},{b} far"),
+        "take no turns",
+    );
+    ok(&format!("margay part mkpart -sps -hosts {a},{b} far"));
+    ok(&format!("margay part mkpart -ss -hosts {c},{b}:1 shared"));
+    ok("margay part mkpart -sz 1 here");
+    fails("margay part mkpart -sz 1 far.one", "which -hosts names");
+    fails(
+        &format!("margay part mkpart -hosts {c} far.one"),
+        "has not all of these hosts",
+    );
+    ok(&format!("margay part mkpart -hosts {b} far.one"));
+    fails("margay part chpart -rq 10s far", "take no turns");
+    fails("margay part pexec far true", "use mpiexec -pn");
+    let shown = ok("margay part showpart far");
+    assert!(shown.ends_with(&format!("{a}:4\n{b}:2\n")), "{shown}");
+
+    // As many ranks as it has slots, or fewer, on its hosts.
+    let ranks = |line: &str| -> Vec<String> {
+        let printed = ok(line);
+        let mut ranks: Vec<String> = printed.lines().map(str::to_owned).collect();
+        ranks.sort_unstable();
+        ranks
+    };
+    assert_eq!(ranks("mpiexec -pn far hostname"), [&*a, &a, &a, &a, &b, &b]);
+    assert_eq!(ranks("mpiexec -pn far.one -n 1 hostname"), [&*b]);
+    assert_eq!(ranks("poe hostname -rmpool shared"), [&*b, &c, &c]);
+    assert_eq!(
+        ranks("poe hostname -rmpool far -nodes 1 -tasks_per_node 3").len(),
+        3
+    );
+
+    // One application at a time where that is wanted.
+    let script = |own: &str, other: &str| {
+        format!("touch {own}; while [ ! -e {other} ]; do sleep 0.05; done")
+    };
+    let start = |pn: &str, script: &str| {
+        let mut command = run_on(&format!("mpiexec -pn {pn} -n 1 sh -c"));
+        command.arg(script).stderr(std::process::Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let mut first = start("far", &script("first", "go"));
+    queue.until("the first one", || queue.path("first").exists());
+    let listed = ok("margay part pspart");
+    assert!(listed.contains(&format!("{a},{b}")), "{listed}");
+    let second = start("far.one", "test -e go && touch second");
+    let mut both =
+        [("x", "y"), ("y", "x")].map(|(own, other)| start("shared", &script(own, other)));
+    for job in &mut both {
+        assert!(job.wait().unwrap().success());
+    }
+    // It says that it waits, after a second.
+    std::thread::sleep(Duration::from_millis(1300));
+    assert!(!queue.path("second").exists());
+    fs::write(queue.path("go"), "").unwrap();
+    assert!(first.wait().unwrap().success());
+    let output = second.wait_with_output().unwrap();
+    let text = said(&output);
+    assert!(
+        output.status.success() && queue.path("second").exists(),
+        "{text}"
+    );
+    assert!(
+        text.contains("waits for nodes of the partition '.compute.far.one'"),
+        "{text}"
+    );
+    ok("margay part rmpart -r far");
+    queue.ok("down");
+    nothing_is_left(&queue.mark);
+}

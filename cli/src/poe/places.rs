@@ -122,18 +122,26 @@ pub fn places(
             "the host file has {places} lines for {tasks} tasks; add lines, or use -tasks_per_node"
         ));
     }
+    let shell = given.and_then(|given| given.shell);
+    Ok((Some(tasks), on(list, shell)))
+}
+
+/// Hosts with their places, reached by `shell` where the user names no other remote shell; none
+/// where they are this machine.
+pub fn on(list: Vec<(String, u32)>, shell: Option<&str>) -> Option<Hosts> {
+    if list.iter().all(|(host, _)| is_this_machine(host)) {
+        return None;
+    }
     let own = std::env::var("MARGAY_RSH").ok();
     let own = own.filter(|words| !words.trim().is_empty());
-    let shell = own.as_deref().or(given.and_then(|given| given.shell));
-    let hosts = Hosts {
+    Some(Hosts {
         list,
-        shell: match shell {
+        shell: match own.as_deref().or(shell) {
             Some(words) => words.split_whitespace().map(OsString::from).collect(),
             None => Hosts::SHELL.map(OsString::from).to_vec(),
         },
         ..Hosts::default()
-    };
-    Ok((Some(tasks), Some(hosts)))
+    })
 }
 
 /// The host of each task, on a line.

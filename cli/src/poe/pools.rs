@@ -3,9 +3,11 @@
 
 use clap::Args;
 use margay_job_launch::plan::{Binding, Job};
-use margay_job_launch::turns::{Pool, Turns, Wanted};
+use margay_job_launch::turns::{self, Pool, Turns, Wanted};
 
+use super::places::on;
 use super::{NAME, PoeOptions};
+use crate::hosts::hosts;
 
 /// What is said of pools.
 #[derive(Clone, Debug, Default, Args)]
@@ -160,7 +162,7 @@ impl Nodes {
         let words: Vec<String> = (words.take(20))
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
-        let (turns, cores) = Turns::begin(&Wanted {
+        let (turns, nodes) = Turns::begin(&Wanted {
             name: &self.name,
             ranks: self.nodes.or(tasks),
             pool: Some(Pool {
@@ -172,6 +174,13 @@ impl Nodes {
             launcher: NAME,
         })
         .map_err(|why| format!("pool {}: {why}", self.name))?;
+        let cores = match nodes {
+            turns::Nodes::Cores(cores) => cores,
+            turns::Nodes::Hosts(list) => {
+                self.on_hosts(job, hosts(&list)?.places(self.tasks_per_node));
+                return Ok(turns);
+            }
+        };
         let each = self.tasks_per_node.unwrap_or(1);
         let all = u32::try_from(cores.len()).unwrap_or(u32::MAX);
         if let [program] = job.programs.as_mut_slice() {
@@ -183,6 +192,24 @@ impl Nodes {
         }
         job.layout.cores = Some(cores);
         Ok(turns)
+    }
+}
+
+impl Nodes {
+    /// Has the tasks of a job run on hosts with their places.
+    fn on_hosts(&self, job: &mut Job, mut list: Vec<(String, u32)>) {
+        let tasks: Option<u32> = job.programs.iter().map(|program| program.ranks).sum();
+        if let (Some(tasks), Some(_), None) = (tasks, self.nodes, self.tasks_per_node) {
+            let each = tasks.div_ceil(u32::try_from(list.len()).unwrap_or(1).max(1));
+            for (_, places) in &mut list {
+                *places = each;
+            }
+        }
+        let places = list.iter().map(|(_, places)| places).sum();
+        if let [program] = job.programs.as_mut_slice() {
+            program.ranks = program.ranks.or(Some(places));
+        }
+        job.hosts = on(list, None);
     }
 }
 

@@ -53,6 +53,8 @@ pub enum Wanted {
     /// These, by their numbers in the parent: a rectangle of rows and columns from a node on, in
     /// the machine's mesh, and the ends of ranges.
     Listed(Vec<Part>),
+    /// Hosts of a machine of several, each with its slots.
+    Hosts(Vec<(String, u32)>),
 }
 
 /// A part of a list of nodes.
@@ -104,6 +106,19 @@ impl Wanted {
         parts.collect::<Option<Vec<Part>>>().map(Wanted::Listed)
     }
 
+    /// Reads hosts with their slots: `a:4,b:2`. None when it is none.
+    #[must_use]
+    pub fn hosts(text: &str) -> Option<Wanted> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let hosts = text.split(',').map(|host| {
+            let (name, slots) = host.rsplit_once(':')?;
+            let slots = number(slots).filter(|&slots| slots > 0)?;
+            let is_name = !name.is_empty() && name.chars().all(is_plain);
+            is_name.then(|| (name.to_owned(), slots))
+        });
+        hosts.collect::<Option<Vec<_>>>().map(Wanted::Hosts)
+    }
+
     /// Chooses nodes of `parent` (ascending) in a machine of that shape. `load` says how many
     /// partitions beside the new one have a node: those that few have are preferred, then low
     /// numbers.
@@ -118,6 +133,7 @@ impl Wanted {
     ) -> Result<Vec<u32>, String> {
         let has = |node: &u32| parent.binary_search(node).is_ok();
         match self {
+            Wanted::Hosts(_) => Err("hosts are no nodes of this machine".into()),
             Wanted::All => Ok(parent.to_vec()),
             Wanted::Size(size) => {
                 let mut nodes = parent.to_vec();

@@ -17,6 +17,12 @@ const PERMANENT: [&str; 4] = [ROOT, COMPUTE, ".service", ".io"];
 /// The most partitions beside these.
 const MOST: usize = 4096;
 
+/// From this number on nodes are hosts: the first one in the table's list, and so on.
+pub(crate) const HOSTS: u32 = 1 << 15;
+
+/// The most hosts.
+const MOST_HOSTS: usize = 1 << 14;
+
 /// Longest name between two dots, in bytes.
 const MOST_NAME: usize = 31;
 
@@ -34,8 +40,10 @@ pub struct Caller {
 /// A set of nodes with attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// Numbers in the machine, ascending; never empty.
+    /// Numbers in the machine, ascending; never empty. Those of hosts are from [`HOSTS`] on.
     pub nodes: Vec<u32>,
+    /// How many slots of each host it has, where its nodes are hosts.
+    pub slots: Vec<u32>,
     pub owner: u32,
     pub group: u32,
     pub mode: Mode,
@@ -123,6 +131,8 @@ fn is_below(path: &str, above: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     pub(crate) shape: Shape,
+    /// The names of hosts that partitions have or had.
+    pub(crate) hosts: Vec<String>,
     /// By path; a parent is always there.
     pub(crate) all: BTreeMap<String, Partition>,
 }
@@ -134,6 +144,7 @@ impl Table {
         let mode = Mode::parse("755").expect("755 is a mode");
         let partition = |_| Partition {
             nodes: (0..shape.nodes()).collect(),
+            slots: Vec::new(),
             owner,
             group,
             mode,
@@ -143,6 +154,7 @@ impl Table {
         let all = PERMANENT.map(|name| (name.to_owned(), partition(name)));
         Table {
             shape,
+            hosts: Vec::new(),
             all: all.into(),
         }
     }
@@ -176,19 +188,57 @@ impl Table {
         if self.all.len() >= MOST + PERMANENT.len() {
             return Err(Refused::TooMany(MOST));
         }
-        let load = self.load(above);
-        let nodes = wanted
-            .choose(&parent.nodes, self.shape, |node| load[node as usize])
-            .map_err(|why| Refused::Nodes(above.to_owned(), why))?;
+        let refused = |why| Refused::Nodes(above.to_owned(), why);
+        let mut hosts = self.hosts.clone();
+        let (nodes, slots) = match wanted {
+            Wanted::Hosts(list) => {
+                let is_whole = PERMANENT.contains(&above);
+                let given = numbered(&mut hosts, list).map_err(refused)?;
+                let has = |(node, slots): &(u32, u32)| {
+                    let at = parent.nodes.binary_search(node).ok();
+                    at.and_then(|at| parent.slots.get(at))
+                        .is_some_and(|of_parent| slots <= of_parent)
+                };
+                if !is_whole && !given.iter().all(has) {
+                    return Err(refused("it has not all of these hosts and slots".into()));
+                }
+                given.into_iter().unzip()
+            }
+            Wanted::All => (parent.nodes.clone(), parent.slots.clone()),
+            _ if !parent.slots.is_empty() => {
+                return Err(refused("its nodes are hosts, which -hosts names".into()));
+            }
+            _ => {
+                let load = self.load(above);
+                let of = |node: u32| load.get(&node).copied().unwrap_or(0);
+                let nodes = wanted.choose(&parent.nodes, self.shape, of);
+                (nodes.map_err(refused)?, Vec::new())
+            }
+        };
         let mut partition = Partition {
             nodes,
+            slots,
             owner: caller.user,
             group: caller.groups.first().copied().unwrap_or(parent.group),
             ..*parent
         };
         changes.apply(&mut partition);
+        check(&path, &partition)?;
+        self.hosts = hosts;
         self.all.insert(path.clone(), partition);
         Ok(path)
+    }
+
+    /// The hosts of a partition with their slots, by the numbers of its nodes; nothing where its
+    /// nodes are of this machine.
+    #[must_use]
+    pub fn hosts_of(&self, partition: &Partition) -> Vec<(u32, &str, u32)> {
+        let nodes = partition.nodes.iter().zip(&partition.slots);
+        let of = |(&node, &slots): (&u32, &u32)| {
+            let name = self.hosts.get(node.checked_sub(HOSTS)? as usize)?;
+            Some((node, name.as_str(), slots))
+        };
+        nodes.filter_map(of).collect()
     }
 
     /// Removes a partition, and with `recursive` those below it: all or none.
@@ -244,7 +294,10 @@ impl Table {
             return Err(Refused::NotMember(group, path));
         }
         if let Some(partition) = self.all.get_mut(&path) {
-            changes.apply(partition);
+            let mut changed = partition.clone();
+            changes.apply(&mut changed);
+            check(&path, &changed)?;
+            *partition = changed;
         }
         Ok(())
     }
@@ -366,21 +419,18 @@ impl Table {
     pub fn free(&self, path: &str) -> usize {
         let load = self.load(path);
         let nodes = self.all.get(path).map_or(&[][..], |p| &p.nodes);
-        nodes
-            .iter()
-            .filter(|&&node| load[node as usize] == 0)
-            .count()
+        nodes.iter().filter(|node| !load.contains_key(node)).count()
     }
 
     /// How many partitions directly below one have each node of the machine.
-    fn load(&self, above: &str) -> Vec<usize> {
-        let mut load = vec![0; self.shape.nodes() as usize];
+    fn load(&self, above: &str) -> BTreeMap<u32, usize> {
+        let mut load = BTreeMap::new();
         let made = self
             .all
             .iter()
             .filter(|(path, _)| parent(path) == Some(above) && !PERMANENT.contains(&path.as_str()));
         for node in made.flat_map(|(_, partition)| &partition.nodes) {
-            load[*node as usize] += 1;
+            *load.entry(*node).or_default() += 1;
         }
         load
     }
@@ -410,6 +460,33 @@ impl Table {
     }
 }
 
+/// Hosts take no turns: their processes are not this machine's to stop.
+fn check(path: &str, partition: &Partition) -> Result<(), Refused> {
+    match partition.scheduling {
+        Scheduling::Gang { .. } if !partition.slots.is_empty() => {
+            Err(Refused::Turns(path.to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Gives hosts their numbers, ascending, with their slots.
+fn numbered(hosts: &mut Vec<String>, list: &[(String, u32)]) -> Result<Vec<(u32, u32)>, String> {
+    let mut numbers = BTreeMap::new();
+    for (name, slots) in list {
+        let at = hosts.iter().position(|known| known == name);
+        let at = at.unwrap_or_else(|| {
+            hosts.push(name.clone());
+            hosts.len() - 1
+        });
+        if hosts.len() > MOST_HOSTS {
+            return Err(format!("there are more than {MOST_HOSTS} hosts"));
+        }
+        numbers.insert(HOSTS + at as u32, *slots);
+    }
+    Ok(numbers.into_iter().collect())
+}
+
 /// Whether a table keeps its own rules: used where a stored one is read.
 pub(crate) fn is_consistent(table: &Table) -> bool {
     table.all.iter().all(|(name, partition)| {
@@ -419,10 +496,16 @@ pub(crate) fn is_consistent(table: &Table) -> bool {
                 partition.nodes.iter().all(has)
             })
         };
+        let is_of_hosts = !partition.slots.is_empty();
+        let hosts = HOSTS..HOSTS + table.hosts.len() as u32;
+        let are_hosts = |nodes: &[u32]| nodes.iter().all(|node| hosts.contains(node));
+        let is_first = parent(name).is_some_and(|above| PERMANENT.contains(&above));
         path(name).as_deref() == Ok(name)
             && partition.nodes.is_sorted_by(|a, b| a < b)
             && partition.priority_limit <= MOST_PRIORITY
             && !partition.nodes.is_empty()
-            && parent(name).is_none_or(is_within)
+            && (!is_of_hosts || are_hosts(&partition.nodes))
+            && (!is_of_hosts || partition.slots.len() == partition.nodes.len())
+            && (is_of_hosts && is_first || parent(name).is_none_or(is_within))
     })
 }

@@ -8,18 +8,29 @@ use crate::attributes::{Mode, Scheduling};
 use crate::shape::Shape;
 use crate::table::{Partition, Table, is_consistent};
 
-/// The first line.
+/// The first line: of a table without hosts, which earlier versions read as well, and of one with
+/// some.
 const FIRST: &str = "margay-partitions 1";
+const WITH_HOSTS: &str = "margay-partitions 2";
 
 impl Table {
     /// The text of all partitions, permissions and attributes.
     #[must_use]
     pub fn text(&self) -> String {
         let Shape { rows, columns } = self.shape;
-        let mut text = format!("{FIRST}\nmesh {rows}x{columns}\n");
+        let mut text = match &self.hosts[..] {
+            [] => format!("{FIRST}\nmesh {rows}x{columns}\n"),
+            hosts => {
+                let hosts = hosts.join(" ");
+                format!("{WITH_HOSTS}\nmesh {rows}x{columns}\nhosts {hosts}\n")
+            }
+        };
         for (path, partition) in &self.all {
+            let slots = partition.slots.iter().map(u32::to_string);
+            let slots = slots.collect::<Vec<_>>().join(",");
+            let apart = if slots.is_empty() { "" } else { " " };
             text += &format!(
-                "{path} {} {} {} {} {} {}\n",
+                "{path} {} {} {} {} {} {}{apart}{slots}\n",
                 partition.owner,
                 partition.group,
                 partition.mode.octal(),
@@ -37,17 +48,26 @@ impl Table {
     /// When another version wrote it, or it is damaged: which line is wrong.
     pub fn parse(text: &str) -> Result<Table, String> {
         let mut lines = text.lines().enumerate();
+        let mut has_hosts = false;
         match lines.next() {
             Some((_, FIRST)) => {}
+            Some((_, WITH_HOSTS)) => has_hosts = true,
             Some((_, other)) if other.starts_with("margay-partitions ") => {
                 return Err(format!(
-                    "another version of Margay wrote it ('{other}', and this one reads '{FIRST}'); use that version"
+                    "another version of Margay wrote it ('{other}', and this one reads '{FIRST}' and '{WITH_HOSTS}'); use that version"
                 ));
             }
             _ => return Err(format!("its first line is not '{FIRST}'")),
         }
         let shape = lines.next().and_then(|(_, line)| mesh(line));
         let shape = shape.ok_or("its second line names no mesh")?;
+        let hosts = match has_hosts {
+            true => (lines.next())
+                .and_then(|(_, line)| line.strip_prefix("hosts "))
+                .ok_or("its third line names no hosts")?,
+            false => "",
+        };
+        let hosts = hosts.split_whitespace().map(str::to_owned).collect();
         let mut all = BTreeMap::new();
         let mut ended = false;
         for (at, line) in lines {
@@ -64,7 +84,7 @@ impl Table {
         if !ended {
             return Err("its end is missing".into());
         }
-        let table = Table { shape, all };
+        let table = Table { shape, hosts, all };
         let permanent = Table::new(shape, 0, 0);
         let has_all = permanent.all.iter().all(|(path, whole)| {
             let own = table.all.get(path);
@@ -90,13 +110,28 @@ fn mesh(line: &str) -> Option<Shape> {
 
 fn partition(line: &str) -> Option<(String, Partition)> {
     let words: Vec<&str> = line.split(' ').collect();
-    let [path, owner, group, mode, scheduling, limit, nodes] = words[..] else {
-        return None;
+    let (path, owner, group, mode, scheduling, limit, nodes, slots) = match words[..] {
+        [path, owner, group, mode, scheduling, limit, nodes] => {
+            (path, owner, group, mode, scheduling, limit, nodes, None)
+        }
+        [path, owner, group, mode, scheduling, limit, nodes, slots] => (
+            path,
+            owner,
+            group,
+            mode,
+            scheduling,
+            limit,
+            nodes,
+            Some(slots),
+        ),
+        _ => return None,
     };
+    let slots = slots.map(|slots| slots.split(',').map(str::parse).collect());
     Some((
         path.to_owned(),
         Partition {
             nodes: parse_list(nodes)?,
+            slots: slots.unwrap_or(Ok(Vec::new())).ok()?,
             owner: owner.parse().ok()?,
             group: group.parse().ok()?,
             mode: Mode::parse(mode)?,
@@ -130,10 +165,44 @@ end
         assert_eq!(table.text(), OLD);
     }
 
+    /// As version 2 wrote it.
+    const HOSTS: &str = "\
+margay-partitions 2
+mesh 1x2
+hosts a b.c
+. 1000 100 755 ss 10 0-1
+.compute 1000 100 755 ss 10 0-1
+.compute.far 1000 100 755 sps 10 32768-32769 4,2
+.compute.far.near 1000 100 755 sps 10 32768 3
+.io 1000 100 755 ss 10 0-1
+.service 1000 100 755 ss 10 0-1
+end
+";
+
+    #[test]
+    fn hosts_have_numbers_and_slots() {
+        let table = Table::parse(HOSTS).unwrap();
+        assert_eq!(table.text(), HOSTS);
+        let far = &table.all[".compute.far"];
+        assert_eq!(table.hosts_of(far), [(32768, "a", 4), (32769, "b.c", 2)]);
+        for (from, to) in [
+            ("hosts a b.c", "hosts a"),
+            (" 4,2", " 4"),
+            (" 4,2", ""),
+            ("hosts a b.c\n", ""),
+            ("32768 3", "32769 3,3"),
+        ] {
+            assert!(
+                Table::parse(&HOSTS.replacen(from, to, 1)).is_err(),
+                "{from}"
+            );
+        }
+    }
+
     #[test]
     fn damaged_texts_are_refused() {
         for (from, to, why) in [
-            ("partitions 1", "partitions 2", "another version"),
+            ("partitions 1", "partitions 3", "another version"),
             ("margay-p", "p", "first line"),
             ("2x2", "0x2", "no mesh"),
             ("2x2", "99999x99999", "no mesh"),

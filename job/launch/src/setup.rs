@@ -78,7 +78,8 @@ pub(crate) fn start(
     files.raise_to(u64::from(ranks) * 8 + 64);
     let mut foreign = process::children();
     if let Some(hosts) = &job.hosts {
-        return start_on_hosts(job, hosts, (&counts, &places), (parent, foreign));
+        let from = (parent, foreign, turns);
+        return start_on_hosts(job, hosts, (&counts, &places), from);
     }
 
     let devices = Devices::find(
@@ -218,7 +219,7 @@ fn start_on_hosts(
     job: &Job,
     hosts: &Hosts,
     (counts, places): (&[u32], &[(u32, u32)]),
-    (parent, mut foreign): (Option<&str>, Vec<u32>),
+    (parent, mut foreign, turns): (Option<&str>, Vec<u32>, Option<Turns>),
 ) -> Result<Started, LaunchError> {
     let ranks: u32 = counts.iter().sum();
     let segment = make_segment(job, counts, places, ranks as usize)?;
@@ -229,13 +230,17 @@ fn start_on_hosts(
     let (recorder, parts) = recorder.unzip();
     plan.parts = parts;
     foreign.extend(recorder.as_ref().map(Recorder::pid));
-    let (_, ends, own) = own(job, ranks, plan.map(job), Vec::new())?;
+    let (_, ends, mut own) = own(job, ranks, plan.map(job), Vec::new())?;
+    own.turns = turns;
     let at = Instant::now();
     let (guard, own) = relay::start(plan, ends, &segment, own).map_err(|e| {
         LaunchError::system(format!(
             "cannot start the process that talks to the hosts: {e}; it needs /proc and one more process (ulimit -u)"
         ))
     })?;
+    if let Some(turns) = &own.turns {
+        turns.began(guard.pid());
+    }
     Ok(Started {
         segment,
         guard,

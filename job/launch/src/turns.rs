@@ -35,6 +35,15 @@ pub struct Wanted<'a> {
     pub launcher: &'a str,
 }
 
+/// Where a job in a partition runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Nodes {
+    /// On these cores of this machine.
+    Cores(Vec<usize>),
+    /// On hosts with their places, `a:4,b:2`.
+    Hosts(String),
+}
+
 /// Nodes of a pool of POE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
@@ -67,11 +76,11 @@ pub(crate) enum Said {
 }
 
 impl Turns {
-    /// Asks for a turn and waits for it. Returns the cores on which the job runs.
+    /// Asks for a turn and waits for it. Returns where the job runs.
     ///
     /// # Errors
     /// Why the job cannot run there.
-    pub fn begin(wanted: &Wanted<'_>) -> Result<(Turns, Vec<usize>), String> {
+    pub fn begin(wanted: &Wanted<'_>) -> Result<(Turns, Nodes), String> {
         let program = program()?;
         let failed = |error: io::Error| match error.kind() {
             ErrorKind::NotFound => format!(
@@ -109,12 +118,12 @@ impl Turns {
             &std::process::id().to_string(),
             wanted.command,
         ]);
-        let cores = turns.first(wanted.launcher)?;
-        Ok((turns, cores))
+        let nodes = turns.first(wanted.launcher)?;
+        Ok((turns, nodes))
     }
 
     /// Waits for the first turn.
-    fn first(&mut self, launcher: &str) -> Result<Vec<usize>, String> {
+    fn first(&mut self, launcher: &str) -> Result<Nodes, String> {
         let mut poll = PollSet::default();
         while let Some(channel) = &mut self.channel {
             let message = match channel.receive() {
@@ -129,7 +138,8 @@ impl Turns {
                 Err(_) => break,
             };
             match message.split(FIELD).collect::<Vec<_>>()[..] {
-                ["in", cores, _] => return Ok(cores_of(cores)),
+                ["in", cores, _] => return Ok(Nodes::Cores(cores_of(cores))),
+                ["hosts", list] => return Ok(Nodes::Hosts(list.to_owned())),
                 ["say", text] => {
                     let _ = writeln!(io::stderr(), "{launcher}: {text}");
                 }

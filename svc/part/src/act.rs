@@ -132,6 +132,7 @@ impl Asked {
         let changes = &mut self.changes;
         match key {
             "size" => self.wanted = Some(Wanted::size(value).ok_or_else(wrong)?),
+            "hosts" => self.wanted = Some(Wanted::hosts(value).ok_or_else(wrong)?),
             "nodes" => self.wanted = Some(Wanted::list(value).ok_or_else(wrong)?),
             "name" => self.new_name = Some(value.to_owned()),
             "mode" => changes.mode = Some(Mode::parse(value).ok_or_else(wrong)?),

@@ -34,12 +34,33 @@ const LAST_SWEEP: Duration = Duration::from_secs(1);
 
 /// What the launcher asks for.
 struct Asked {
+    /// The hosts of its partition with their slots, by their numbers as nodes.
+    hosts: Vec<(u32, String, u32)>,
     name: String,
     /// Nodes ([`Size`]); 0 where all of the partition are wanted.
     size: String,
     priority: String,
     pid: String,
     command: String,
+}
+
+impl Asked {
+    /// Says to the launcher where the application runs: on which cores, or hosts.
+    fn say_in(&self, launcher: &Channel, store: &Store, nodes: &[u32]) {
+        let is_in = |(node, ..): &&(u32, String, u32)| nodes.contains(node);
+        let hosts = self.hosts.iter().filter(is_in);
+        let hosts: Vec<String> = hosts
+            .map(|(_, name, slots)| format!("{name}:{slots}"))
+            .collect();
+        // One that is gone is noticed when it is read from.
+        let _ = match &hosts[..] {
+            [] => {
+                let cores = list_of(&store.cores_of(nodes));
+                send(launcher, &["in", &cores, &nodes.len().to_string()])
+            }
+            hosts => send(launcher, &["hosts", &hosts.join(",")]),
+        };
+    }
 }
 
 struct Keeper {
@@ -80,6 +101,7 @@ pub fn attend() -> Result<(), String> {
         priority
     };
     let mut asked = Asked {
+        hosts: Vec::new(),
         name,
         size,
         priority,
@@ -132,6 +154,10 @@ fn begin(
     })?;
     let cores = store.cores(partition);
     usable(&path, &cores)?;
+    let hosts = table.hosts_of(partition).into_iter();
+    asked.hosts = hosts
+        .map(|(node, name, slots)| (node, name.to_owned(), slots))
+        .collect();
     match lead_or_connect(&store) {
         Ok(leader) => {
             let Asked {
@@ -140,14 +166,14 @@ fn begin(
                 priority,
                 pid,
                 command,
+                ..
             } = asked;
             send(&leader, &["join", name, size, priority, pid, command])
                 .map_err(|error| format!("cannot ask for a turn in '{path}': {error}"))?;
             Ok(Some((store, leader)))
         }
         Err(_) if size.needs_nobody(partition.scheduling) => {
-            let nodes = cores.len().to_string();
-            let _ = send(launcher, &["in", &list_of(&cores), &nodes]);
+            asked.say_in(launcher, &store, &partition.nodes);
             Ok(None)
         }
         Err(error) => Err(format!(
@@ -278,11 +304,7 @@ impl Keeper {
         self.is_in = true;
         self.since_ns = now_ns();
         self.resume();
-        let cores = list_of(&self.store.cores_of(&self.nodes));
-        let _ = send(
-            &self.launcher,
-            &["in", &cores, &self.nodes.len().to_string()],
-        );
+        self.asked.say_in(&self.launcher, &self.store, &self.nodes);
     }
 
     fn roll_out(&mut self) {
@@ -391,11 +413,7 @@ impl Keeper {
                     self.since_ns = now_ns();
                     self.owes = false;
                     self.resume();
-                    let cores = list_of(&self.store.cores_of(&self.nodes));
-                    let _ = send(
-                        &self.launcher,
-                        &["in", &cores, &self.nodes.len().to_string()],
-                    );
+                    self.asked.say_in(&self.launcher, &self.store, &self.nodes);
                 }
                 true
             }

@@ -34,6 +34,11 @@ const SAYS_AFTER: Duration = Duration::from_secs(1);
 /// The most connections, and those of one user who is not root.
 const MOST: usize = 1024;
 const MOST_OF_USER: usize = 256;
+/// Who may look at everything.
+const ROOT: Caller = Caller {
+    user: 0,
+    groups: Vec::new(),
+};
 /// The priority of applications that ask for none.
 pub const PRIORITY: u32 = 5;
 
@@ -283,6 +288,11 @@ impl Leader {
             true => Scheduling::Space,
             false => partition.scheduling,
         };
+        // A rank is not a host.
+        let size = match partition.slots.is_empty() || size.is_exact {
+            true => size,
+            false => Size { nodes: 0, ..size },
+        };
         let request = Request {
             nodes: partition.nodes.clone(),
             size: size.of(&path, partition.nodes.len(), scheduling)?,
@@ -340,6 +350,18 @@ impl Leader {
 
     /// The applications in a partition.
     fn applications(&self, path: &str) -> Vec<Application> {
+        let table = self.store.read().ok();
+        // Hosts are shown by their names.
+        let named = |path: &str, nodes: &[u32]| {
+            let table = table.as_ref()?;
+            let (_, partition) = table.find(&ROOT, path, Right::Run).ok()?;
+            let hosts = table.hosts_of(partition).into_iter();
+            let names: Vec<&str> = hosts
+                .filter(|(node, ..)| nodes.contains(node))
+                .map(|(_, name, _)| name)
+                .collect();
+            (!names.is_empty()).then(|| names.join(","))
+        };
         let found = self.clients.iter().filter_map(|(&id, client)| {
             let own = client.own.as_ref()?;
             let seen = self.turns.seen(id, now_ns())?;
@@ -347,7 +369,7 @@ impl Leader {
                 pid: own.pid,
                 user: client.user,
                 partition: own.path.clone(),
-                nodes: list_text(&seen.nodes),
+                nodes: named(&own.path, &seen.nodes).unwrap_or_else(|| list_text(&seen.nodes)),
                 priority: seen.priority,
                 is_in: seen.is_in,
                 ran_ms: seen.ran_ns / 1_000_000,
@@ -398,13 +420,9 @@ impl Leader {
         let Ok(table) = self.store.read() else {
             return;
         };
-        let root = Caller {
-            user: 0,
-            groups: Vec::new(),
-        };
         for (&id, client) in &self.clients {
             if let Some(own) = &client.own
-                && let Ok((path, partition)) = table.find(&root, &own.path, Right::Run)
+                && let Ok((path, partition)) = table.find(&ROOT, &own.path, Right::Run)
             {
                 let priority = own.priority.min(table.priority_limit(&path));
                 self.turns.adjust(id, priority, partition.scheduling);

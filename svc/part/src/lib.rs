@@ -6,6 +6,7 @@
 mod act;
 mod attend;
 mod leader;
+mod machine;
 mod names;
 mod query;
 mod show;
@@ -70,6 +71,17 @@ fn run(words: &[OsString]) -> Result<(), Failed> {
     if let ["exec", name, _, ..] = texts[..] {
         return exec(name, &words[2..]);
     }
+    // Which hosts there are the command finds out; the service takes its word.
+    let resolved;
+    let texts = match texts.iter().position(|word| *word == "hosts") {
+        Some(at) if texts[0] == "make" && at + 1 < texts.len() => {
+            resolved = machine::resolve(texts[at + 1])?;
+            let mut texts = texts;
+            texts[at + 1] = &resolved;
+            texts
+        }
+        _ => texts,
+    };
     if let Some(change) = Change::parse(&texts)? {
         return Ok(make(&change, &texts)?);
     }
@@ -227,6 +239,12 @@ fn exec(name: &str, words: &[OsString]) -> Result<(), Failed> {
     let found = table.find(store.caller(), name, Right::Run);
     let (path, partition) = found.map_err(|refused| refused.to_string())?;
     let cores = store.cores(partition);
+    if !partition.slots.is_empty() {
+        let text = format!(
+            "the partition '{path}' has nodes of several hosts, and a command runs on one; use mpiexec -pn"
+        );
+        return Err(text.into());
+    }
     attend::usable(&path, &cores)?;
     let mut command = match words.split_first() {
         Some((program, arguments)) if partition.scheduling == Scheduling::Standard => {

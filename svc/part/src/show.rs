@@ -109,12 +109,13 @@ pub fn partitions_json(table: &Table, listed: &[(&str, &Partition)]) -> String {
     let all: Vec<String> = (listed.iter())
         .map(|(path, partition)| {
             format!(
-                "{{\"partition\":\"{path}\",\"owner\":{},\"group\":{},\"access\":\"{}\",\"nodes\":{:?},\"free\":{},\
+                "{{\"partition\":\"{path}\",\"owner\":{},\"group\":{},\"access\":\"{}\",\"nodes\":{:?},\"hosts\":{:?},\"free\":{},\
                  \"scheduling\":\"{}\",\"priority_limit\":{}}}",
                 partition.owner,
                 partition.group,
                 partition.mode.octal(),
                 partition.nodes,
+                hosts(table, partition),
                 table.free(path),
                 partition.scheduling,
                 partition.priority_limit,
@@ -124,11 +125,23 @@ pub fn partitions_json(table: &Table, listed: &[(&str, &Partition)]) -> String {
     format!("{{\"partitions\":[{}]}}\n", all.join(","))
 }
 
-/// The mesh with a star for each node of the partition and a dot for each other one.
+/// Hosts with their slots. Their names need no escapes.
+fn hosts(table: &Table, partition: &Partition) -> Vec<String> {
+    let hosts = table.hosts_of(partition).into_iter();
+    hosts
+        .map(|(_, name, slots)| format!("{name}:{slots}"))
+        .collect()
+}
+
+/// The mesh with a star for each node of the partition and a dot for each other one; of several
+/// hosts these.
 #[must_use]
 pub fn picture(table: &Table, path: &str, partition: &Partition) -> String {
     let Shape { rows, columns } = table.shape();
     let mut text = partitions(table, &[(path, partition)]);
+    if !partition.slots.is_empty() {
+        return text + &hosts(table, partition).join("\n") + "\n";
+    }
     for row in 0..rows {
         let cells = (0..columns).map(|column| {
             let node = row * columns + column;
