@@ -18,6 +18,8 @@ struct Sum {
     slot_s: u64,
     cpu_s: f64,
     max_rss_kib: u64,
+    /// Of those jobs of which it is known.
+    energy_j: Option<f64>,
 }
 
 /// Shows what was used.
@@ -44,10 +46,19 @@ pub fn account(options: &AccountOptions) -> Result<(), String> {
             "slot_s",
             "cpu_s",
             "max_rss_kib",
+            "energy_j",
         ];
         (head, rows.iter().map(of_job).collect())
     } else {
-        let head = &["user", "account", "jobs", "slot_s", "cpu_s", "max_rss_kib"];
+        let head = &[
+            "user",
+            "account",
+            "jobs",
+            "slot_s",
+            "cpu_s",
+            "max_rss_kib",
+            "energy_j",
+        ];
         let lines = of_accounts(&rows, options.users);
         (&head[usize::from(!options.users)..], lines)
     };
@@ -87,6 +98,7 @@ fn of_job(row: &JobRow) -> Line {
         slot_s(row).into(),
         row.usage.cpu_s.into(),
         row.usage.max_rss_kib.into(),
+        row.usage.energy_j().into(),
     ]
 }
 
@@ -100,6 +112,9 @@ fn of_accounts(rows: &[JobRow], with_users: bool) -> Vec<Line> {
         sum.slot_s = sum.slot_s.saturating_add(slot_s(row));
         sum.cpu_s += row.usage.cpu_s;
         sum.max_rss_kib = sum.max_rss_kib.max(row.usage.max_rss_kib);
+        if let Some(energy) = row.usage.energy_j() {
+            *sum.energy_j.get_or_insert(0.0) += energy;
+        }
     }
     let line = |((user, account), sum): ((Option<&str>, &str), Sum)| {
         let mut line: Line = user.map(Value::from).into_iter().collect();
@@ -109,6 +124,7 @@ fn of_accounts(rows: &[JobRow], with_users: bool) -> Vec<Line> {
             sum.slot_s.into(),
             sum.cpu_s.into(),
             sum.max_rss_kib.into(),
+            sum.energy_j.into(),
         ]);
         line
     };
@@ -118,6 +134,7 @@ fn of_accounts(rows: &[JobRow], with_users: bool) -> Vec<Line> {
 fn shown(value: &Value) -> String {
     match (value, value.as_f64()) {
         (Value::String(text), _) => text.clone(),
+        (Value::Null, _) => "not reported".into(),
         (Value::Number(number), Some(float)) if number.is_f64() => format!("{float:.3}"),
         _ => value.to_string(),
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use margay_sys_os::process::PidFd;
 use margay_tests::batch::said;
 use margay_tests::queue::Queue;
-use margay_tests::{command, run, stage};
+use margay_tests::{command, run, stage, succeed};
 use serde_json::Value;
 
 /// How many processes have a word among theirs.
@@ -372,4 +372,45 @@ fn jobs_run_again_when_they_ask_for_it_or_make_room_for_others() {
     queue.ok(&["submit", "--wait", "--", "true"]);
     queue.ok(&["wait", &poor]);
     assert_eq!(queue.rows(&[&poor])[0]["runs"], 1);
+}
+
+#[test]
+fn energy_is_accounted_where_the_machine_reports_it() {
+    let queue = Queue::not_up();
+    let (none, zone) = (queue.path("none"), queue.path("powercap/intel-rapl:0"));
+    fs::create_dir_all(&none).unwrap();
+    fs::create_dir_all(&zone).unwrap();
+    for (file, text) in [
+        ("name", "package-0"),
+        ("max_energy_range_uj", "262143328850"),
+        ("energy_uj", "262143000000"),
+    ] {
+        fs::write(zone.join(file), format!("{text}\n")).unwrap();
+    }
+    let up = |folder: &std::path::Path| {
+        let mut up = queue.margay(&["up", "--slots", "2"]);
+        succeed(up.env("MARGAY_POWERCAP", folder));
+    };
+    up(&queue.path("powercap"));
+    // The counter begins anew; the job has one of two slots.
+    let line = format!("echo 7671150 > {}", zone.join("energy_uj").display());
+    queue.ok(&["submit", "--wait", "-A", "sun", "--", "sh", "-c", &line]);
+    queue.ok(&["down"]);
+    up(&none);
+    queue.ok(&["submit", "--wait", "-A", "moon", "--", "true"]);
+    let rows: Vec<Value> = serde_json::from_str(&queue.ok(&["account", "--json"])).unwrap();
+    let energy: Vec<&Value> = rows.iter().map(|row| &row["energy_j"]).collect();
+    assert_eq!(energy, [&Value::Null, &Value::from(4.0)], "{rows:?}");
+    let table = queue.ok(&["account"]);
+    assert!(
+        table.lines().nth(1).unwrap().ends_with("not reported"),
+        "{table}"
+    );
+    assert_eq!(queue.rows(&["1"])[0]["energy_j"], 4.0);
+    let format = "--format=ConsumedEnergyRaw";
+    let energy_of = |job: &str| queue.ok(&["slurm", "sacct", "-X", "-n", "-P", "-j", job, format]);
+    assert_eq!(
+        (&*energy_of("1"), &*energy_of("2")),
+        ("4\n", "not reported\n")
+    );
 }

@@ -445,7 +445,7 @@ fn tables_of_an_older_version_are_brought_to_this_one() {
     server.sql(
         "older",
         "ALTER TABLE margay.head DROP COLUMN queue, DROP COLUMN machine, DROP COLUMN kind; \
-         ALTER TABLE margay.jobs DROP COLUMN term, DROP COLUMN parts; \
+         ALTER TABLE margay.jobs DROP COLUMN term, DROP COLUMN parts, DROP COLUMN energy_mj; \
          DROP TABLE margay.terms, margay.standbys; UPDATE margay.version SET number = 1",
     );
     // That version did not write the name of the queue.
@@ -460,7 +460,7 @@ fn tables_of_an_older_version_are_brought_to_this_one() {
     queue.refused(&["wait", &job], "exit code 7");
     assert_eq!(
         server.sql("older", "SELECT number FROM margay.version"),
-        "3"
+        "4"
     );
 }
 

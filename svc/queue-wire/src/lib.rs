@@ -223,6 +223,7 @@ impl JobRow {
             "ended": self.ended,
             "cpu_s": self.usage.cpu_s,
             "max_rss_kib": self.usage.max_rss_kib,
+            "energy_j": self.usage.energy_j(),
             "note": self.note,
         })
     }
@@ -235,6 +236,18 @@ pub struct Usage {
     pub cpu_s: f64,
     /// The largest resident set of any of its processes, in KiB.
     pub max_rss_kib: u64,
+    /// Its share of what the processors of the host on which it began used meanwhile, in
+    /// millijoules; none where the system does not say it.
+    #[serde(default)]
+    pub energy_mj: Option<u64>,
+}
+
+impl Usage {
+    /// The energy in joules.
+    #[must_use]
+    pub fn energy_j(&self) -> Option<f64> {
+        self.energy_mj.map(|energy| energy as f64 / 1000.0)
+    }
 }
 
 /// How PBS names a job of a host: `12.host`, and `12[3].host` for a task of an array.

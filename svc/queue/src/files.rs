@@ -63,6 +63,9 @@ pub struct JobOrder {
     /// What its processes may use together, in MiB.
     #[serde(default)]
     pub memory_mib: Option<u64>,
+    /// The part of all slots that it has of the host on which it begins.
+    #[serde(default)]
+    pub share: f64,
     pub warning: Option<Warning>,
     /// The lines of the file of nodes.
     pub nodes: String,

@@ -10,6 +10,7 @@ mod away;
 mod begin;
 mod callers;
 mod claim;
+mod energy;
 mod explain;
 mod files;
 mod follow;

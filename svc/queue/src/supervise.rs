@@ -25,6 +25,7 @@ use margay_sys_os::signal::{
 };
 
 use crate::begin::{self, Report};
+use crate::energy::{EnergyMeter, READ_EVERY};
 use crate::files::{JobEnd, JobFolder, JobOrder, SignalWish};
 use crate::hearing::{Hearing, RETRY};
 use crate::line::SupervisorLine;
@@ -111,9 +112,16 @@ pub fn run_here(
 ) -> (JobEnd, bool) {
     let mut used = ReapedUsage::default();
     let is_relayed = hearing.relay.is_some();
+    let mut energy = EnergyMeter::begin();
     let (end, note, are_gone) = match start(folder, order, outputs, is_relayed) {
         Ok(started) => {
-            let watched = watch(started.process, folder, order, hearing, &mut used);
+            let watched = watch(
+                started.process,
+                (folder, order),
+                hearing,
+                &mut used,
+                &mut energy,
+            );
             match started.report.and_then(Report::said) {
                 Some(text) => (End::NotStarted, text, watched.2),
                 None => watched,
@@ -127,6 +135,7 @@ pub fn run_here(
         usage: Usage {
             cpu_s: used.cpu_s,
             max_rss_kib: used.max_rss_kib,
+            energy_mj: energy.map(|mut energy| (energy.read() as f64 * order.share / 1e3) as u64),
         },
         note,
         has_begun: true,
@@ -246,12 +255,13 @@ fn pass_on(process: u32, order: &JobOrder, wish: SignalWish) {
 /// all of its processes have ended.
 fn watch(
     process: u32,
-    folder: &JobFolder,
-    order: &JobOrder,
+    (folder, order): (&JobFolder, &JobOrder),
     hearing: &mut Hearing,
     used: &mut ReapedUsage,
+    energy: &mut Option<EnergyMeter>,
 ) -> (End, String, bool) {
     let begun = Instant::now();
+    let mut energy_at = Duration::ZERO;
     let limit = order.limit_s.map(Duration::from_secs);
     let mut warning = order.warning.and_then(|warning| {
         let at = limit?.checked_sub(Duration::from_secs(warning.before_s))?;
@@ -287,11 +297,16 @@ fn watch(
         if ending.is_some_and(|(_, at)| passed >= at) {
             break None;
         }
+        if let Some(energy) = energy.as_mut().filter(|_| passed >= energy_at) {
+            energy.read();
+            energy_at = passed + READ_EVERY;
+        }
         let next = [
             ending.map(|ending| ending.1),
             limit.filter(|_| ending.is_none()),
             warning.map(|warning| warning.0),
             (memory.as_ref().filter(|_| ending.is_none())).map(|memory| memory.next),
+            energy.as_ref().map(|_| energy_at),
         ];
         let next = next.into_iter().flatten().min();
         hearing.wait(next.map(|at| at.saturating_sub(passed) + Duration::from_millis(1)));

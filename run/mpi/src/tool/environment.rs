@@ -39,6 +39,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The directory of the parallel file system of `mpiexec -pfs`, set for its ranks.",
     },
     Environment {
+        name: "MARGAY_POWERCAP",
+        reader: "the queue, when it starts",
+        about: "The folder of the counters of energy, where it is not `/sys/class/powercap`.",
+    },
+    Environment {
         name: "MARGAY_QUEUE",
         reader: "commands of the queue",
         about: "Which queue is asked: `own`, that of the user, or `system`, that of all users; without it the user's where it runs. Set for the processes of jobs.",

@@ -9,6 +9,8 @@ use crate::common::{date, now_s};
 pub const NOTHING: &str = "(null)";
 const UNKNOWN: &str = "Unknown";
 const NOT_KNOWN: &str = "N/A";
+/// Where the machine does not say what energy it uses.
+const NOT_REPORTED: &str = "not reported";
 
 /// Names of a job's state: in full, and the two letters.
 #[must_use]
@@ -355,7 +357,10 @@ impl<'a> View<'a> {
                 .run_s()
                 .saturating_mul(u64::from(row.slots))
                 .to_string(),
-            "consumedenergy" | "consumedenergyraw" => "0".into(),
+            "consumedenergy" | "consumedenergyraw" => {
+                let joules = row.usage.energy_j().map(|joules| joules.round() as u64);
+                joules.map_or_else(|| NOT_REPORTED.into(), |joules| joules.to_string())
+            }
             _ => return None,
         })
     }

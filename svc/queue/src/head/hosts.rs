@@ -289,6 +289,13 @@ impl Head {
         parts.iter().map(part).collect()
     }
 
+    /// The slots of a host.
+    pub(super) fn slots_of(&self, name: &str) -> u32 {
+        let hosts = self.hosts.iter().flat_map(|hosts| &hosts.known);
+        let mut own = hosts.filter(|host| host.name == name);
+        own.next().map_or(0, |host| host.slots)
+    }
+
     /// The hosts as they are shown.
     pub(super) fn host_rows(&self) -> Vec<HostRow> {
         let Some(hosts) = &self.hosts else {

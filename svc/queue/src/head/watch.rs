@@ -10,9 +10,11 @@ use margay_sys_os::process::PidFd;
 use margay_sys_os::signal::{SIGTERM, SIGUSR1, take_defaults_in};
 
 use super::Head;
+use crate::energy::ENV_FOLDER;
 use crate::files::{Found, JobFolder};
 use crate::follow::LeftAt;
 use crate::line::{HeadLine, Heard, Message};
+use crate::site::HostPart;
 use crate::store::{Finish, Ordered};
 use crate::{log, prepare};
 
@@ -116,6 +118,7 @@ impl Head {
         let mut order =
             prepare::job_order(entry, &shared, &order, site, away, &folder, &self.resources);
         order.left = self.left_at(id);
+        order.share = self.share(&parts, entry.job.slots);
         folder
             .make(&order)
             .map_err(|error| format!("cannot write {}: {error}", folder.path.display()))?;
@@ -137,6 +140,15 @@ impl Head {
         Ok(supervisor)
     }
 
+    /// The part of all slots of its first host that a job has.
+    fn share(&self, parts: &[HostPart], slots: u32) -> f64 {
+        let (own, all) = match parts.first() {
+            Some(part) => (part.slots, self.slots_of(&part.host)),
+            None => (slots, self.resources.slots),
+        };
+        f64::from(own) / f64::from(all.max(own).max(1))
+    }
+
     fn new_supervisor(&self) -> std::io::Result<Supervisor> {
         let (line, other) = HeadLine::pair()?;
         let mut command = Command::new(&self.resources.program);
@@ -148,6 +160,10 @@ impl Head {
         // A remote shell needs what this process has: where keys are, for example.
         if self.hosts.is_none() && !self.store.has_parts() {
             command.env_clear();
+        }
+        // Where the system has its counters is no secret.
+        if let Some(folder) = std::env::var_os(ENV_FOLDER) {
+            command.env(ENV_FOLDER, folder);
         }
         let child = take_defaults_in(&mut command).spawn()?;
         Ok(Supervisor {

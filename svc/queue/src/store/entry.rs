@@ -228,7 +228,7 @@ pub(super) fn json(value: &impl serde::Serialize) -> Result<String, String> {
     serde_json::to_string(value).map_err(|error| format!("the queue's store: {error}"))
 }
 
-pub(super) const COLUMNS: &str = "id, order_id, \"array\", task, name, job, phase, is_cancelled, submitted, started, ended, cpu_s, max_rss_kib, note, \"user\", uid, runs";
+pub(super) const COLUMNS: &str = "id, order_id, \"array\", task, name, job, phase, is_cancelled, submitted, started, ended, cpu_s, max_rss_kib, note, \"user\", uid, runs, energy_mj";
 
 pub(super) fn fixed(entry: &Entry) -> Result<String, String> {
     let job = &entry.job;
@@ -336,6 +336,7 @@ pub(super) fn row(row: &dyn Columns) -> Result<JobRow, String> {
         usage: Usage {
             cpu_s: row.real(11)?,
             max_rss_kib: row.number(12)? as u64,
+            energy_mj: number(17)?,
         },
         ..entry(row)?.row(row.text(13)?)
     })

@@ -20,7 +20,7 @@ use super::session::Kind;
 pub const FILE: &str = "queue.db";
 
 /// The version of the tables.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 
 /// After how many pages the log becomes part of the store, which waits for the disk twice: some
 /// thousand jobs, and 16 MiB.
@@ -39,7 +39,7 @@ CREATE INDEX arrays ON jobs (array) WHERE array IS NOT NULL;
 ";
 
 /// What each version added to the one before it.
-const ADDED: [&str; 3] = [
+const ADDED: [&str; 4] = [
     "
 CREATE TABLE settings (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
 ALTER TABLE jobs ADD COLUMN user TEXT NOT NULL DEFAULT '';
@@ -54,6 +54,9 @@ CREATE INDEX ended_tasks ON jobs (array, task) WHERE array IS NOT NULL AND NOT i
     "
 CREATE TABLE queue (name TEXT NOT NULL, kind TEXT NOT NULL);
 INSERT INTO queue VALUES (lower(hex(randomblob(16))), '');
+",
+    "
+ALTER TABLE jobs ADD COLUMN energy_mj INTEGER;
 ",
 ];
 
@@ -258,7 +261,7 @@ impl FileStore {
             for (id, finish) in finishes {
                 change
                     .prepare_cached(
-                        "UPDATE jobs SET phase = ?2, is_live = 0, ended = ?3, cpu_s = ?4, max_rss_kib = ?5, note = ?6 \
+                        "UPDATE jobs SET phase = ?2, is_live = 0, ended = ?3, cpu_s = ?4, max_rss_kib = ?5, note = ?6, energy_mj = ?7 \
                          WHERE id = ?1",
                     )?
                     .execute(params![
@@ -268,6 +271,7 @@ impl FileStore {
                         finish.usage.cpu_s,
                         finish.usage.max_rss_kib as i64,
                         finish.note,
+                        finish.usage.energy_mj.map(|energy| energy as i64),
                     ])?;
             }
             for (id, runs) in requeues {

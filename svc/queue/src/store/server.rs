@@ -78,6 +78,7 @@ struct Step<'a> {
     ended: Option<u64>,
     cpu_s: Option<f64>,
     max_rss_kib: Option<u64>,
+    energy_mj: Option<u64>,
     note: Option<&'a str>,
     runs: Option<u32>,
     /// The term of the head that begins it.
@@ -111,10 +112,11 @@ const STEP: &str = "
 UPDATE jobs SET phase = x.phase, is_live = x.is_live,
     started = CASE WHEN x.is_live THEN x.started ELSE jobs.started END, ended = x.ended,
     cpu_s = coalesce(x.cpu_s, jobs.cpu_s), max_rss_kib = coalesce(x.max_rss_kib, jobs.max_rss_kib),
+    energy_mj = coalesce(x.energy_mj, jobs.energy_mj),
     note = coalesce(x.note, jobs.note), runs = coalesce(x.runs, jobs.runs), term = coalesce(x.term, jobs.term),
     parts = CASE WHEN x.is_live THEN NULL ELSE jobs.parts END
 FROM json_to_recordset($1::json) AS x(id bigint, phase text, is_live boolean, started bigint, ended bigint,
-    cpu_s double precision, max_rss_kib bigint, note text, runs bigint, term bigint)
+    cpu_s double precision, max_rss_kib bigint, energy_mj bigint, note text, runs bigint, term bigint)
 WHERE jobs.id = x.id";
 
 const PLACE: &str = "
@@ -384,6 +386,7 @@ impl ServerStore {
             ended: None,
             cpu_s: None,
             max_rss_kib: None,
+            energy_mj: None,
             note: None,
             runs: None,
             term: None,
@@ -395,6 +398,7 @@ impl ServerStore {
                 ended: Some(finish.ended),
                 cpu_s: Some(finish.usage.cpu_s),
                 max_rss_kib: Some(finish.usage.max_rss_kib),
+                energy_mj: finish.usage.energy_mj,
                 note: Some(&finish.note),
                 ..live(*id, Phase::Ended(finish.end), None)
             });
