@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -100,6 +100,11 @@ impl Pty {
         Ok(Pty { master, slave })
     }
 
+    /// Makes it this large.
+    pub fn set_size(&self, rows: u16, columns: u16) {
+        set_size(self.slave.as_fd(), rows, columns);
+    }
+
     /// Starts a program as the leader of a new session with this terminal as its controlling
     /// terminal and its standard input, output and error. Closes our copy of the slave side.
     ///
@@ -148,7 +153,6 @@ mod tests {
 
     #[test]
     fn a_terminal_has_a_size_and_is_as_it_was_after_raw_mode() {
-        use std::os::fd::AsFd;
         let pty = Pty::open().unwrap();
         set_size(pty.master.as_fd(), 33, 101);
         assert_eq!(size(pty.slave.as_fd()), Some((33, 101)));
