@@ -2,6 +2,7 @@
 //! read. `docs/mtrace.md` draws it.
 
 mod incoming;
+mod sort;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -92,6 +93,8 @@ pub struct Trace {
     pub threads: Vec<ThreadRecords>,
     /// What threads do in OpenMP: no calls.
     pub openmp: Vec<ThreadRecords>,
+    /// How long calls took that were only counted.
+    pub spent: Vec<ThreadRecords>,
     /// Files of the program's source, by the names that sites have.
     pub sources: BTreeMap<String, String>,
     /// Of a job on several hosts: where ranks run.
@@ -104,32 +107,8 @@ pub struct Trace {
 
 impl Trace {
     pub fn records(&self) -> usize {
-        let all = self.threads.iter().chain(&self.openmp);
+        let all = self.threads.iter().chain(&self.openmp).chain(&self.spent);
         all.map(|t| t.records.len()).sum()
-    }
-
-    /// Puts records in order: by thread and time, and what is of OpenMP apart.
-    pub fn sort(&mut self) {
-        for thread in &mut self.threads {
-            thread.records.sort_by_key(|record| record.start);
-            let is_openmp = |record: &Record| record.kind == Kind::Threads;
-            if !thread.records.iter().any(is_openmp) {
-                continue;
-            }
-            let records = std::mem::take(&mut thread.records);
-            let (openmp, calls) = records.into_iter().partition(is_openmp);
-            thread.records = calls;
-            self.openmp.push(ThreadRecords {
-                rank: thread.rank,
-                thread: thread.thread,
-                records: openmp,
-                lost: 0,
-            });
-        }
-        let is_empty = |of: &ThreadRecords| of.records.is_empty() && of.lost == 0;
-        self.threads.retain(|of| !is_empty(of));
-        self.threads.sort_by_key(|t| (t.rank, t.thread));
-        self.openmp.sort_by_key(|t| (t.rank, t.thread));
     }
 
     pub fn lost(&self) -> u64 {
@@ -309,7 +288,10 @@ pub fn write(to: impl Write, trace: &Trace) -> io::Result<()> {
     for (&rank, host) in &trace.hosts {
         writer.rank(rank, host)?;
     }
-    for thread in trace.threads.iter().chain(&trace.openmp) {
+    for thread in (trace.threads.iter())
+        .chain(&trace.openmp)
+        .chain(&trace.spent)
+    {
         writer.records(thread)?;
     }
     for (file, text) in &trace.sources {
@@ -550,7 +532,7 @@ pub fn name_of(kind: Kind) -> &'static str {
         Kind::Read => "read",
         Kind::Write => "write",
         Kind::Threads => "openmp",
-        Kind::Call | Kind::Total => "call",
+        Kind::Call | Kind::Total | Kind::Spent => "call",
     }
 }
 
@@ -607,6 +589,7 @@ pub mod tests {
                 (3, site("MPI_Barrier", 30)),
             ]),
             openmp: Vec::new(),
+            spent: Vec::new(),
             threads: vec![
                 thread(
                     0,

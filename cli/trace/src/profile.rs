@@ -9,7 +9,7 @@ use margay_core_topology::list_text;
 use crate::analyse::{Analysis, WaitKind};
 use crate::blame::Activity;
 use crate::causes::{Cause, Why, causes};
-use crate::format::{At, Trace, duration};
+use crate::format::{At, ThreadRecords, Trace, duration};
 use crate::json::Json;
 
 /// Sums of calls.
@@ -87,7 +87,7 @@ impl<'a> Profile<'a> {
                 if record.kind.is_further() {
                     continue;
                 }
-                // Of calls that were only counted the time is not known.
+                // How long calls took that were only counted is in records of their own.
                 let ns = if is_total { 0 } else { duration(trace, record) };
                 of_rank[of.rank as usize] += ns;
                 let (call, place) = key(record.site);
@@ -98,6 +98,14 @@ impl<'a> Profile<'a> {
                     sums.add(calls, ns, record.bytes);
                 }
             }
+        }
+        let spent = |of: &'a ThreadRecords| of.records.iter().map(|record| (of.rank, record));
+        for (rank, record) in trace.spent.iter().flat_map(spent) {
+            let ns = duration(trace, record);
+            of_rank[rank as usize] += ns;
+            let (call, place) = key(record.site);
+            of_call.entry(call.clone()).or_default().ns += ns;
+            of_site.entry((call, place)).or_default().ns += ns;
         }
         let mut openmp: BTreeMap<SiteKey, Sums> = BTreeMap::new();
         for record in trace.openmp.iter().flat_map(|of| &of.records) {

@@ -40,6 +40,8 @@ pub(crate) struct Cached {
     pub(crate) call: AtomicU64,
     /// Calls without a message that were counted.
     pub(crate) calls: AtomicU64,
+    /// How long counted calls take, in ticks: those that are timed, for all of them.
+    pub(crate) ticks: AtomicU64,
 }
 
 /// Room for the calls between two looks at the rate, and one that is not used: a power of two.

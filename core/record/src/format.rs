@@ -137,6 +137,8 @@ pub enum Kind {
     Write = 11,
     /// A region of threads, or a wait in one: no call. Recorded when it is over.
     Threads = 12,
+    /// No call: how long those of one site took that were only counted, by one in some.
+    Spent = 13,
 }
 
 impl Kind {
@@ -144,7 +146,7 @@ impl Kind {
     #[must_use]
     pub fn of(number: u8) -> Option<Kind> {
         use Kind as K;
-        const ALL: [Kind; 12] = [
+        const ALL: [Kind; 13] = [
             K::Call,
             K::Send,
             K::Receive,
@@ -157,6 +159,7 @@ impl Kind {
             K::Read,
             K::Write,
             K::Threads,
+            K::Spent,
         ];
         ALL.get(usize::from(number).wrapping_sub(1)).copied()
     }
@@ -206,6 +209,7 @@ impl Record {
         match self.kind {
             Kind::Total if self.kind_of_total().is_some_and(Kind::is_further) => 0,
             Kind::Total => u64::from(self.tag),
+            Kind::Spent => 0,
             kind => u64::from(!kind.is_further()),
         }
     }
@@ -336,9 +340,9 @@ mod tests {
         assert_eq!(shape.ring(1), 9216 + 4096);
         assert_eq!(shape.words(), 9216 + 8 * 4096);
         assert_eq!(Shape::unpack(shape.pack()), shape);
-        for kind in 1..=12 {
+        for kind in 1..=13 {
             assert_eq!(Kind::of(kind).map(|k| k as u8), Some(kind));
         }
-        assert_eq!((Kind::of(0), Kind::of(13)), (None, None));
+        assert_eq!((Kind::of(0), Kind::of(14)), (None, None));
     }
 }

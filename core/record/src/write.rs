@@ -69,6 +69,10 @@ pub struct Message {
     pub request: u32,
 }
 
+/// In place of the record of a call: the one that goes on is only counted, but timed.
+const TIMED: u64 = u64::MAX >> 16;
+
+// Fields: each is one word that a call loads or stores without another.
 /// What a thread knows of its own ring. Only that thread uses it.
 #[derive(Default)]
 #[repr(align(128))]
@@ -93,6 +97,10 @@ struct LaneState<N: NameCell> {
     site: AtomicU64,
     /// When the sums begin.
     since: AtomicU64,
+    /// Of a call that is timed: when it began, and its site in the cache.
+    timed_at: AtomicU64,
+    timed_slot: AtomicU64,
+    timed_call: AtomicU64,
     /// Made when calls are counted for the first time: most threads never are that fast.
     sums: OnceLock<Box<[Sum; SUMS]>>,
     cache: OnceLock<Box<[Cached; CACHED]>>,
@@ -109,6 +117,11 @@ impl<N: NameCell> LaneState<N> {
     #[inline]
     fn cache(&self) -> &[Cached; CACHED] {
         (self.cache).get_or_init(|| Box::new(std::array::from_fn(|_| Cached::default())))
+    }
+
+    /// No call goes on that has a record.
+    fn is_counting(&self) -> bool {
+        matches!(self.open.load(Relaxed), 0 | TIMED)
     }
 
     /// The call that began last, where it is only counted.
@@ -172,7 +185,7 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
     /// after them.
     pub fn settle(&self, index: usize) {
         let lane = &self.lanes[index];
-        if lane.left.load(Relaxed) == 0 || lane.open.load(Relaxed) != 0 {
+        if lane.left.load(Relaxed) == 0 || !lane.is_counting() {
             return;
         }
         self.flush(index, T::ticks());
@@ -225,11 +238,36 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
     fn begin_timed(&self, index: usize, left: u64, origin: Origin) {
         let now = T::ticks();
         if left == 1 && self.still_counts(index, now, origin) {
-            return self.lanes[index].last().set(origin);
+            self.lanes[index].last().set(origin);
+            return self.time(index, origin);
         }
         let site = self.site(index, origin);
         self.lanes[index].site.store(site, Relaxed);
         self.open(index, site, now);
+    }
+
+    /// A call begins that is counted and stands for all of [`RATE_CALLS`] with its time.
+    fn time(&self, index: usize, origin: Origin) {
+        let lane = &self.lanes[index];
+        if lane.open.load(Relaxed) != 0 {
+            return;
+        }
+        let call = self.cached(index, origin).call.load(Relaxed);
+        lane.timed_slot.store(slot_of(origin) as u64, Relaxed);
+        lane.timed_call.store(call, Relaxed);
+        lane.open.store(TIMED, Relaxed);
+        lane.timed_at.store(T::ticks(), Relaxed);
+    }
+
+    /// That call ends.
+    fn end_timed(&self, index: usize) {
+        let lane = &self.lanes[index];
+        let ticks = T::ticks().saturating_sub(lane.timed_at.load(Relaxed));
+        let cached = &lane.cache()[lane.timed_slot.load(Relaxed) as usize & (CACHED - 1)];
+        if cached.call.load(Relaxed) == lane.timed_call.load(Relaxed) {
+            let sum = cached.ticks.load(Relaxed) + ticks * RATE_CALLS;
+            cached.ticks.store(sum, Relaxed);
+        }
     }
 
     #[inline]
@@ -282,6 +320,11 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
     fn end_recorded(&self, call: Call) {
         let index = call.index();
         let lane = &self.lanes[index];
+        if lane.open.load(Relaxed) == TIMED {
+            self.end_timed(index);
+            lane.open.store(call.outer(), Relaxed);
+            return;
+        }
         let at = lane.open.load(Relaxed).wrapping_sub(1);
         let now = T::ticks();
         let there = lane.written.load(Relaxed).wrapping_sub(at) <= self.shape.records as u64;
@@ -302,7 +345,7 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
     pub fn message(&self, index: usize, message: Message) {
         let lane = &self.lanes[index];
         let open = lane.open.load(Relaxed);
-        if lane.left.load(Relaxed) != 0 && open == 0 {
+        if lane.left.load(Relaxed) != 0 && lane.is_counting() {
             let is_first = !lane.last().has_message();
             lane.last().set_message();
             let (kind, further) = (message.kind, message.kind.further());
@@ -352,7 +395,7 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
     #[cold]
     pub fn waits(&self, index: usize, ns: u64) {
         let lane = &self.lanes[index];
-        if lane.left.load(Relaxed) == 0 || lane.open.load(Relaxed) != 0 {
+        if lane.left.load(Relaxed) == 0 || !lane.is_counting() {
             return;
         }
         let now = T::ticks();
@@ -503,9 +546,17 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
     /// Counted calls without a message become a record.
     fn flush_calls(&self, index: usize, cached: &Cached, now: u64) {
         let calls = cached.calls.load(Relaxed);
+        let ticks = cached.ticks.load(Relaxed);
+        let site = cached.call.load(Relaxed) >> 48;
+        if ticks != 0 {
+            cached.ticks.store(0, Relaxed);
+            let since = self.lanes[index].since.load(Relaxed);
+            let second = u64::from(short(ticks).min(OPEN - 1)) | site << 32;
+            let fourth = (Kind::Spent as u64) << 56;
+            self.put(index, [since, second, u64::from(NO_PEER), fourth]);
+        }
         if calls != 0 {
             cached.calls.store(0, Relaxed);
-            let site = cached.call.load(Relaxed) >> 48;
             let key = u64::from(NO_PEER) | site << 32 | (Kind::Call as u64) << 48;
             self.put_total(index, key, (calls, 0, 0), now);
         }
@@ -552,8 +603,7 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
     #[inline]
     fn cached(&self, index: usize, origin: Origin) -> &Cached {
         let call = address(origin);
-        let slot = (origin.from ^ origin.from >> 8 ^ call >> 5) as usize & (CACHED - 1);
-        let cached = &self.lanes[index].cache()[slot];
+        let cached = &self.lanes[index].cache()[slot_of(origin)];
         let known = cached.call.load(Relaxed) & (u64::MAX >> 16);
         if cached.from.load(Relaxed) != origin.from || known != call {
             self.replace(index, cached, origin);
@@ -636,6 +686,12 @@ impl<W: Deref<Target = [AtomicU64]>, T: Timer> Recorder<W, T> {
         }
         (base, used as u64 + 1)
     }
+}
+
+/// The place of a call site in the cache.
+#[inline]
+fn slot_of(origin: Origin) -> usize {
+    (origin.from ^ origin.from >> 8 ^ address(origin) >> 5) as usize & (CACHED - 1)
 }
 
 /// Where the name of the function that is called stands, in 48 bits.

@@ -227,6 +227,39 @@ fn calls_in_quick_succession_are_counted_until_one_waits() {
 }
 
 #[test]
+fn calls_that_are_counted_have_their_time_by_site() {
+    let shape = Shape::with_records(1024);
+    let words = words(shape);
+    let recorder = started(&words, shape);
+    let many = 50_000;
+    for _ in 0..many {
+        call(
+            &recorder,
+            at(&SEND, 0x1234),
+            &[message(Kind::Send, 3, 8, 0)],
+            200,
+        );
+        call(&recorder, at(&WAIT, 0x1300), &[], 600);
+    }
+    recorder.settle(0);
+    let (records, _) = read(&words);
+    let spent = |site: u16| {
+        let of = records
+            .iter()
+            .filter(|r| r.site == site && r.kind == Kind::Spent);
+        of.map(|r| r.ticks.unwrap()).sum::<u64>()
+    };
+    let site = |call: u64| records.iter().find(|r| r.calls() > call).unwrap().site;
+    let send = site(1);
+    let wait = records.iter().map(|r| r.site).find(|&site| site != send);
+    // Three ticks a nanosecond.
+    for (spent, ns) in [(spent(send), 200), (spent(wait.unwrap()), 600)] {
+        let all = 3 * ns * many;
+        assert!(spent.abs_diff(all) < all / 20, "{spent} of {all}");
+    }
+}
+
+#[test]
 fn what_was_counted_is_there_at_the_end_with_the_last_calls() {
     let shape = Shape::with_records(1024);
     let words = words(shape);

@@ -136,7 +136,7 @@ pub fn last_calls(peers: &dyn Peers, rank: u32, most: usize) -> Result<Vec<CallV
     for (index, lane) in reader.lanes() {
         read.clear();
         reader.records(index, 0, &mut read);
-        for (_, record) in &read {
+        for (_, record) in read.iter().filter(|(_, record)| record.kind != Kind::Spent) {
             match calls.last_mut() {
                 Some((thread, call)) if *thread == lane.thread && record.kind.is_further() => {
                     call.push(*record);
@@ -207,7 +207,7 @@ fn of(record: &Record) -> String {
         None => format!("{word} any rank"),
     };
     match record.kind {
-        Kind::Call | Kind::Threads => String::new(),
+        Kind::Call | Kind::Threads | Kind::Spent => String::new(),
         Kind::Send | Kind::Sent => format!("{}{tag}, {bytes}", peer("to")),
         Kind::Receive | Kind::Received => format!("{}{tag}, {bytes}", peer("from")),
         Kind::Post | Kind::Posted => format!("{}{tag}", peer("from")),

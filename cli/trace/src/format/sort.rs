@@ -1,0 +1,44 @@
+//! What a trace has been read or recorded as, in order.
+
+use margay_core_record::{Kind, Record};
+
+use super::{ThreadRecords, Trace};
+
+impl Trace {
+    /// Puts records in order: by thread and time, and what are no calls apart.
+    pub fn sort(&mut self) {
+        for thread in &mut self.threads {
+            thread.records.sort_by_key(|record| record.start);
+            let is_call = |record: &Record| !matches!(record.kind, Kind::Threads | Kind::Spent);
+            if thread.records.iter().all(is_call) {
+                continue;
+            }
+            let records = std::mem::take(&mut thread.records);
+            let (calls, others) = records.into_iter().partition(is_call);
+            thread.records = calls;
+            let is_openmp = |record: &Record| record.kind == Kind::Threads;
+            let (openmp, spent): (Vec<Record>, Vec<Record>) =
+                Vec::into_iter(others).partition(is_openmp);
+            if !openmp.is_empty() {
+                self.openmp.push(ThreadRecords {
+                    rank: thread.rank,
+                    thread: thread.thread,
+                    records: openmp,
+                    lost: 0,
+                });
+            }
+            if !spent.is_empty() {
+                self.spent.push(ThreadRecords {
+                    rank: thread.rank,
+                    thread: thread.thread,
+                    records: spent,
+                    lost: 0,
+                });
+            }
+        }
+        let is_empty = |of: &ThreadRecords| of.records.is_empty() && of.lost == 0;
+        self.threads.retain(|of| !is_empty(of));
+        self.threads.sort_by_key(|t| (t.rank, t.thread));
+        self.openmp.sort_by_key(|t| (t.rank, t.thread));
+    }
+}
