@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use margay_sys_os::process::{ProcessFacts, descendants_of};
 use margay_sys_os::signal;
+use margay_tests::jobs::cpu_seconds;
 use margay_tests::{command, run, scratch, stage, succeed};
 
 /// A place for partitions of this test alone.
@@ -173,6 +174,29 @@ fn gangs_take_turns_and_one_that_is_out_is_stopped_as_a_whole() {
         assert_eq!(output.stdout, b"done\ndone\n");
     }
     assert!(place.applications().is_empty());
+}
+
+#[test]
+fn what_looks_after_turns_takes_no_cpu_time_meanwhile() {
+    let place = Place(scratch());
+    place.part("mkpart -sz 1 -rq 200 one");
+    let jobs = [0, 1].map(|_| place.start("-pn one -n 1", &until_there("end")));
+    let ran = |job: &Running| {
+        let own = place.application(job.pid());
+        own.and_then(|own| own["ran_ms"].as_u64()).unwrap_or(0)
+    };
+    let both_ran = |ms: u64| jobs.iter().all(|job| ran(job) >= ms);
+    place.until("both", || both_ran(200));
+    let keepers = jobs.each_ref().map(|job| keeper(job.pid()).unwrap());
+    let used = || keepers.iter().map(|&pid| cpu_seconds(pid)).sum::<f64>();
+    let before = used();
+    place.until("more turns", || both_ran(1200));
+    let seconds = used() - before;
+    assert!(seconds < 0.4, "{seconds} s of CPU time in two seconds");
+    fs::write(place.path("end"), "").unwrap();
+    for job in jobs {
+        assert!(job.output().status.success());
+    }
 }
 
 #[test]

@@ -63,6 +63,14 @@ struct Own {
     stops_by: Option<Instant>,
 }
 
+impl Own {
+    /// Whether it waits for its first turn and has not been said why. One that has had a turn is
+    /// no such one: when it is out, nothing is to be done for it until a quantum ends.
+    fn is_to_say_why(&self, seen: &Seen) -> bool {
+        !self.is_reported && !seen.is_in && seen.ran_ns == 0
+    }
+}
+
 /// All of it.
 pub struct Leader {
     store: Store,
@@ -123,8 +131,8 @@ impl Leader {
         let turn = turn.map(|at| Duration::from_nanos(at.saturating_sub(now_ns())));
         let waiting = self.clients.iter().filter_map(|(&id, client)| {
             let own = client.own.as_ref()?;
-            let waits = !own.is_reported && !self.turns.seen(id, 0)?.is_in;
-            waits.then(|| own.since + SAYS_AFTER)
+            own.is_to_say_why(&self.turns.seen(id, 0)?)
+                .then(|| own.since + SAYS_AFTER)
         });
         let stops = self
             .clients
@@ -495,7 +503,7 @@ impl Leader {
             let Some(own) = self.clients.get_mut(&id).and_then(|own| own.own.as_mut()) else {
                 continue;
             };
-            if own.is_reported || seen.is_in || seen.ran_ns > 0 || now < own.since + SAYS_AFTER {
+            if !own.is_to_say_why(&seen) || now < own.since + SAYS_AFTER {
                 continue;
             }
             own.is_reported = true;
