@@ -59,6 +59,23 @@ pub const LINKS: [(&str, &str); 18] = [
     ("lib/libiml.so", "libiml.so.1"),
 ];
 
+/// Pages, and folders with pages, for those who change Margay: they stay with the sources.
+const OF_DEVELOPERS: [&str; 7] = [
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "core/",
+    "docs/protocols.md",
+    "docs/segment.md",
+    "packaging/",
+    "run/",
+];
+
+/// Whether a file of the workspace is a page that is not installed.
+#[must_use]
+pub fn is_of_developers(path: &str) -> bool {
+    path.ends_with(".md") && OF_DEVELOPERS.iter().any(|own| path.starts_with(own))
+}
+
 /// The place in the tree of a page, a picture or an example of the workspace, both as relative
 /// paths; `None` for other files. Pages keep their relative places, so that links between them
 /// work in the workspace and in the tree.
@@ -66,6 +83,9 @@ pub const LINKS: [(&str, &str); 18] = [
 pub fn installed(path: &str) -> Option<String> {
     if path.starts_with("examples/") {
         return Some(format!("share/margay/{path}"));
+    }
+    if is_of_developers(path) {
+        return None;
     }
     let page = path.ends_with(".md") && !path.starts_with("bench/results/");
     (page || path.starts_with("docs/") || path == "LICENSE")

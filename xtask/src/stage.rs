@@ -119,8 +119,15 @@ pub fn build(to: &Path) -> Result<()> {
         copy(&workspace().join(from), &to.join(name), mode)?;
     }
     for file in tidy::files(workspace())? {
-        if let Some(name) = installed(&file.path) {
-            copy(&workspace().join(&file.path), &to.join(name), 0o644)?;
+        let Some(name) = installed(&file.path) else {
+            continue;
+        };
+        match file.text.as_ref().filter(|_| file.path.ends_with(".md")) {
+            Some(text) => {
+                let page = tidy::links::for_users(&file.path, text);
+                put(page.as_bytes(), &to.join(name), 0o644)?;
+            }
+            None => copy(&workspace().join(&file.path), &to.join(name), 0o644)?,
         }
     }
     copy_folder(

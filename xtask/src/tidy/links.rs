@@ -72,6 +72,10 @@ fn broken(
         }
     }
     let place = layout::installed(path)?;
+    if layout::is_of_developers(&target) {
+        // The installed page has its words without the link.
+        return None;
+    }
     let found = file.is_empty() || resolve(&place, file).is_some_and(|to| installed.contains(&to));
     (!found).then(|| {
         format!(
@@ -79,6 +83,28 @@ fn broken(
              install the file at the same relative place (`layout::installed`)"
         )
     })
+}
+
+/// Returns the text of a page as it is installed: links to pages that are not are their words.
+#[must_use]
+pub fn for_users(path: &str, text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = 0;
+    for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
+        let Event::Start(Tag::Link { dest_url, .. }) = event else {
+            continue;
+        };
+        let file = dest_url.split('#').next().unwrap_or_default();
+        let target = resolve(path, file).filter(|target| layout::is_of_developers(target));
+        let link = &text[range.clone()];
+        let words = link.strip_prefix('[').zip(link.rfind("]("));
+        if let (Some(_), Some((_, end))) = (target, words) {
+            out += &text[rest..range.start];
+            out += &link[1..end];
+            rest = range.end;
+        }
+    }
+    out + &text[rest..]
 }
 
 /// Returns the path that a relative link of the file `from` means; `None` when it is absolute or
@@ -231,6 +257,16 @@ mod tests {
                 "{findings:?}"
             );
         }
+    }
+
+    #[test]
+    fn an_installed_page_has_no_links_to_pages_of_developers() {
+        let text = "| [a `b`](../ARCHITECTURE.md#c) | [d](e.md) |\n[f](../run/x/README.md), `[g](../ARCHITECTURE.md)`\n";
+        assert_eq!(
+            for_users("docs/h.md", text),
+            "| a `b` | [d](e.md) |\nf, `[g](../ARCHITECTURE.md)`\n"
+        );
+        assert_eq!(layout::installed("ARCHITECTURE.md"), None);
     }
 
     #[test]
