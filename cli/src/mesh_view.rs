@@ -217,7 +217,9 @@ mod tests {
                         waits_for: "",
                         thread: Some(101),
                         core: Some(1),
+                        at: None,
                     }],
+                    address: 0,
                 }],
             }),
         };

@@ -175,6 +175,7 @@ mod tests {
             waits_for,
             thread,
             core: thread.map(|_| 1),
+            at: None,
         }
     }
 
@@ -187,6 +188,7 @@ mod tests {
             function: "main._omp_fn.0".into(),
             running_s: Some(1.25),
             member,
+            address: 0,
         }
     }
 

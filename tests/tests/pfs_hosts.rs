@@ -247,6 +247,7 @@ fn hosts_share_names_files_locks_and_appends() {
     user.wait().unwrap();
     cluster.pfs("stop scratch");
     cluster.nothing_is_left();
+    cluster.mounts_come_right_after_others();
     // All of it is there again, on other hosts.
     let names = [2, 3].map(|host| cluster.hosts.name(host)).join(",");
     cluster.pfs(&format!("mount scratch mnt --hosts {names}"));
@@ -352,6 +353,8 @@ fn wrong_hosts_and_directories_are_named() {
         why.contains("host nobody: the remote shell ended with code"),
         "{why}"
     );
+    let why = cluster.refused("create scratch d1 nobody:x d3");
+    assert!(why.contains("by its whole path, as nobody:/PATH"), "{why}");
     let why = cluster.refused("create scratch d1 'no body:/x' d3");
     assert!(why.contains("'no body' is no name of a host"), "{why}");
     cluster.pfs(&format!("create scratch d1 {host}:{folder}/d2 d3"));
@@ -458,6 +461,31 @@ fn a_job_on_several_hosts_has_a_file_system_of_its_own() {
 }
 
 impl Cluster {
+    /// A mount that comes right after another one stays, also when the program of that ends, and so
+    /// does one beside which another one fails.
+    fn mounts_come_right_after_others(&self) {
+        let [a, b] = [1, 2].map(|host| self.hosts.name(host));
+        for _ in 0..3 {
+            self.pfs(&format!("mount scratch mnt --hosts {b}"));
+            self.pfs("umount scratch");
+        }
+        self.pfs(&format!("mount scratch mnt --hosts {b}"));
+        let why = self.refused(&format!("mount scratch mnt --hosts {a},nobody"));
+        assert!(why.contains("host nobody: the remote shell ended"), "{why}");
+        std::thread::sleep(Duration::from_secs(2));
+        let status = self.pfs("status scratch");
+        assert!(status.contains(&format!("mnt on {b}\n")), "{status}");
+        let elsewhere = self.here(&format!(
+            "XDG_STATE_HOME=/nowhere {} pfs status scratch",
+            stage().join("bin/margay").display()
+        ));
+        let output = run(&mut self.hosts.on(2, &elsewhere));
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(why.contains("its service is on another host"), "{why}");
+        self.pfs("stop scratch");
+        self.nothing_is_left();
+    }
+
     /// A job whose launcher is killed, and what keeps its file system.
     fn is_ended_by_a_kill(&self, job: &str) {
         let mut launcher = self.begin(1, job);

@@ -27,7 +27,8 @@ pub enum Action {
     Create {
         /// Its name: letters, digits, `-`, `_` and `.`
         name: String,
-        /// The stripe directories: empty, or not there yet; best each on a disk of its own
+        /// The stripe directories: empty, or not there yet; best each on a disk of its own;
+        /// HOST:/PATH is on another host
         #[arg(required = true, value_hint = ValueHint::DirPath)]
         directories: Vec<PathBuf>,
         /// How many directories may be lost without a loss of data: 0, 1 or 2
@@ -47,6 +48,8 @@ pub enum Action {
         /// A directory that takes the place of one that fails, at once; may be repeated
         #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
         spare: Vec<PathBuf>,
+        #[command(flatten)]
+        reaching: Reaching,
     },
     /// Show the parallel file systems of this user
     List,
@@ -56,6 +59,8 @@ pub enum Action {
         name: String,
         #[command(flatten)]
         serving: Serving,
+        #[command(flatten)]
+        reaching: Reaching,
     },
     /// Unmount a parallel file system and end its service
     Stop {
@@ -199,6 +204,8 @@ pub enum Action {
         /// then
         #[arg(long = "owned")]
         owner: Option<Owned>,
+        #[command(flatten)]
+        reaching: Reaching,
     },
     /// Mount a file system of another host, which hands over how that is reached
     #[command(hide = true)]
@@ -248,6 +255,13 @@ pub struct Sharing {
     /// among them; their names are parted by commas
     #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
     pub hosts: Vec<String>,
+    #[command(flatten)]
+    pub reaching: Reaching,
+}
+
+/// How other hosts are reached, and reach this one.
+#[derive(Clone, Debug, Args)]
+pub struct Reaching {
     /// The remote shell, with its options [default: ssh -x -o BatchMode=yes -o ConnectTimeout=10]
     #[arg(
         long,

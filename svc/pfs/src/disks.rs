@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use margay_fs_stripes::{Counted, Disk, Folder, Health, Traffic, Watched, in_time};
 use margay_job_launch::hosts::named_shell;
-use margay_svc_pfs_options::Owned;
+use margay_svc_pfs_options::{Owned, Reaching};
 
 use crate::hosts::disk::Remote;
 use crate::hosts::door::Entrance;
@@ -48,21 +48,30 @@ pub struct Others {
     pub owner: Option<Owned>,
     /// The words of the remote shell.
     pub shell: Vec<OsString>,
+    /// The ports at which they reach this process.
+    pub ports: Option<(u16, u16)>,
 }
 
 impl Others {
-    /// By the remote shell that the environment names.
-    pub fn new(owner: Option<Owned>) -> Others {
-        let shell = std::env::var(SHELL).unwrap_or_default();
+    /// As the environment says.
+    pub fn usual() -> Others {
+        let shell = std::env::var("MARGAY_RSH").unwrap_or_default();
+        Others {
+            owner: None,
+            shell: named_shell(&shell),
+            ports: None,
+        }
+    }
+
+    /// As options say, which have what the environment says.
+    pub fn new(owner: Option<Owned>, reaching: &Reaching) -> Others {
         Others {
             owner,
-            shell: named_shell(&shell),
+            shell: named_shell(reaching.launcher_exec.as_deref().unwrap_or_default()),
+            ports: reaching.port_range,
         }
     }
 }
-
-/// The variable that names another remote shell.
-pub const SHELL: &str = "MARGAY_RSH";
 
 /// The stripe directories that were opened.
 pub struct Disks {
@@ -150,7 +159,7 @@ impl Disks {
         how: Opening,
     ) -> Result<Arc<dyn Disk>, Why> {
         let failed = |text: &dyn Display| Why::from(format!("{path}: {text}"));
-        let entrance = self.entrance().map_err(|error| failed(&error))?;
+        let entrance = self.entrance(None).map_err(|error| failed(&error))?;
         let (session, remote) = Remote::begin(&entrance).map_err(|error| failed(&error))?;
         let wish = Wish::Directory {
             path: there.into(),
@@ -170,7 +179,7 @@ impl Disks {
 
     fn ask(&self, host: &str, wish: &Wish, session: u64) -> Result<(), Why> {
         let entrance = self
-            .entrance()
+            .entrance(None)
             .map_err(|error| Why::from(error.to_string()))?;
         let text = format!(
             "{}name {}\n{}session {session:x}\n",
@@ -181,13 +190,18 @@ impl Disks {
         invite::ask(host, &self.others.shell, &text, self.others.owner.is_some())
     }
 
-    /// Where hosts reach this process for their directories.
-    fn entrance(&self) -> io::Result<Arc<Entrance>> {
+    /// Where hosts reach this process, at one of these ports if some are named.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn entrance(&self, ports: Option<(u16, u16)>) -> io::Result<Arc<Entrance>> {
         let mut entrance = lock(&self.entrance);
-        if let Some(entrance) = &*entrance {
+        let is_in = |port: u16| ports.is_none_or(|(first, last)| (first..=last).contains(&port));
+        if let Some(entrance) = entrance.as_ref().filter(|there| is_in(there.port())) {
             return Ok(Arc::clone(entrance));
         }
-        Ok(Arc::clone(entrance.insert(Entrance::open(None)?)))
+        let new = Entrance::open(ports.or(self.others.ports))?;
+        Ok(Arc::clone(entrance.insert(new)))
     }
 
     fn take(&self, path: &str, folder: Folder) -> Arc<dyn Disk> {

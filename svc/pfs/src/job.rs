@@ -14,7 +14,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use margay_core_stripes::Layout;
-use margay_job_launch::hosts::{is_this_machine, named_shell};
+use margay_job_launch::hosts::is_this_machine;
 use margay_svc_pfs_options::{JobOptions, Owned, PROGRAM, Sharing};
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::process::{beside, host_name, lead_session};
@@ -160,6 +160,12 @@ fn sweep(options: &JobOptions) {
 
 fn begin(options: &JobOptions, base: &Path, held: &mut Held) -> Result<Files, String> {
     if let Some(to) = &options.drain {
+        if let Some((host, _)) = to.to_str().and_then(registry::elsewhere) {
+            return Err(format!(
+                "cannot copy to {}: name a directory of this host, or one that both hosts have; {host} is another one",
+                to.display()
+            ));
+        }
         // Better now than when the job has computed for a day.
         fs::create_dir_all(to)
             .and_then(|()| try_to_write_in(to))
@@ -192,9 +198,19 @@ fn begin(options: &JobOptions, base: &Path, held: &mut Held) -> Result<Files, St
         .mode(0o700)
         .create(&mount)
         .map_err(|error| format!("cannot make {}: {error}", mount.display()))?;
-    let known = make(NAME, &stripes, layout, &[], others(&options.sharing))?;
-    let shell = options.sharing.launcher_exec.as_deref();
-    let service = serve_for(&known, DEADLINE, Some(owned(options)), shell)?;
+    let known = make(
+        NAME,
+        &stripes,
+        layout,
+        &[],
+        Others::new(Some(Owned::Kept), &options.sharing.reaching),
+    )?;
+    let service = serve_for(
+        &known,
+        DEADLINE,
+        Some(owned(options)),
+        &options.sharing.reaching,
+    )?;
     let mut sharing = options.sharing.clone();
     let has_this = sharing.hosts.iter().any(|host| is_this_machine(host));
     if !sharing.hosts.is_empty() && !has_this {
@@ -213,15 +229,6 @@ fn begin(options: &JobOptions, base: &Path, held: &mut Held) -> Result<Files, St
         files.end();
     }
     begun.map(|()| files)
-}
-
-/// How stripe directories on other hosts are had, apart from the service.
-fn others(sharing: &Sharing) -> Others {
-    let shell = sharing.launcher_exec.as_deref();
-    Others {
-        owner: Some(Owned::Kept),
-        shell: named_shell(shell.unwrap_or_default()),
-    }
 }
 
 /// What becomes of stripe directories on other hosts when the service is gone.
@@ -289,8 +296,12 @@ impl Files {
             // Where hosts shared it, the others are not wanted any more.
             self.sharing.hosts.clear();
             mounts::clear_dead_at(NAME, &self.mount)?;
-            let shell = self.sharing.launcher_exec.as_deref();
-            self.service = serve_for(&self.known, DEADLINE, Some(Owned::Kept), shell)?;
+            self.service = serve_for(
+                &self.known,
+                DEADLINE,
+                Some(Owned::Kept),
+                &self.sharing.reaching,
+            )?;
             self.mount()?;
         }
         let mut shown = Shown {
@@ -348,7 +359,11 @@ impl Files {
         self.unmount();
         let _ = self.service.kill();
         let _ = self.service.wait();
-        let opener = Disks::new(NAME, Duration::from_secs(DEADLINE), others(&self.sharing));
+        let opener = Disks::new(
+            NAME,
+            Duration::from_secs(DEADLINE),
+            Others::new(Some(Owned::Kept), &self.sharing.reaching),
+        );
         for path in &self.known.directories {
             if registry::elsewhere(path).is_some() {
                 opener.remove(path);

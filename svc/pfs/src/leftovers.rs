@@ -14,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use margay_fs_stripes::Folder;
+use margay_fs_stripes::{Folder, in_time};
 use margay_sys_os::port;
 
 use crate::{mounts, registry};
@@ -40,6 +40,9 @@ const FIRST: &[u8] = b"margay-pfs-job 1";
 
 /// How old a directory without a note is, at least, if nobody is going to write one.
 const BEGUN_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long a mount may take to say that it is dead.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Rights of others, which no directory of a job has.
 const OTHERS: u32 = 0o077;
@@ -310,6 +313,9 @@ fn remove_begun(path: &Path) {
     let Ok(names) = names.map(Iterator::collect::<Vec<_>>) else {
         return;
     };
+    if names == [MOUNT] {
+        return remove_mount(path);
+    }
     let is_begun = names.iter().all(|name| name == LOCK || name == NEW_NOTE);
     if is_begun && (names.is_empty() || free(path).is_some()) {
         for name in names {
@@ -317,6 +323,19 @@ fn remove_begun(path: &Path) {
         }
         let _ = fs::remove_dir(path);
     }
+}
+
+/// Removes what is left of a mount of a job whose service was on another host, where the program
+/// that kept it was killed. One that is used is in the way of that.
+fn remove_mount(path: &Path) {
+    let place = path.join(MOUNT);
+    let own = place.clone();
+    // A program that is stopped does not answer.
+    let dead = in_time(ANSWERED_WITHIN, move || mounts::is_dead(&own));
+    if dead.is_ok_and(|is_dead| is_dead) {
+        let _ = mounts::unmount(&place, true);
+    }
+    let _ = fs::remove_dir(place).and_then(|()| fs::remove_dir(path));
 }
 
 /// Removes what a job has left, if nobody holds it.

@@ -35,13 +35,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::FromArgMatches;
-use disks::{Disks, Others, SHELL};
+use disks::{Disks, Others};
 use hosts::reach::Wish;
 use margay_core_stripes::Layout;
 use margay_fs_stripes::{Disk, Owner, Store, StoreMaking};
 use margay_job_launch::hosts::named_shell;
 pub use margay_svc_pfs_options::PROGRAM;
-use margay_svc_pfs_options::{Action, Owned, PfsOptions, Sharing, command};
+use margay_svc_pfs_options::{Action, Owned, PfsOptions, Reaching, Sharing, command};
 use margay_sys_os::process::{beside, open_log};
 use registry::Known;
 use wire::Answer;
@@ -79,26 +79,32 @@ fn run(action: Action) -> Result<(), String> {
             factor,
             unit,
             spare,
+            reaching,
         } => {
             let (parity, factor) = match copies {
                 Some(copies) => (usize::from(copies) - 1, Some(1)),
                 None => (parity, factor),
             };
             let layout = Layout::new(directories.len(), parity, unit)?.striped(None, factor)?;
-            create(&name, &directories, layout, &spare)
+            create(&name, &directories, layout, &spare, &reaching)
         }
         Action::List => list(),
         Action::Serve {
             name,
             serving,
             owner,
+            reaching,
         } => serve::serve(
             &registry::find(&name)?,
             Duration::from_secs(serving.deadline),
-            owner,
+            Others::new(owner, &reaching),
         ),
         Action::Job(options) => job::run(&options),
-        Action::Start { name, serving } => start(&registry::find(&name)?, serving.deadline),
+        Action::Start {
+            name,
+            serving,
+            reaching,
+        } => start(&registry::find(&name)?, serving.deadline, &reaching),
         Action::Mount {
             name,
             directory,
@@ -192,7 +198,7 @@ fn mount(
         let path = std::path::absolute(directory).ok();
         let path = path.and_then(|path| path.into_os_string().into_string().ok());
         let path = path.ok_or_else(|| format!("cannot mount at {shown}: its path is not UTF-8"))?;
-        return with_service(known, deadline, || {
+        return with_service(known, deadline, &sharing.reaching, || {
             share(known, &path, atime, sharing, false)
         });
     }
@@ -208,18 +214,21 @@ fn mount(
         .into_os_string()
         .into_string()
         .map_err(|_| format!("cannot mount at {shown}: its path is not UTF-8"))?;
-    with_service(known, deadline, || ask(known, &["mount", &path, atime]))
+    with_service(known, deadline, &sharing.reaching, || {
+        ask(known, &["mount", &path, atime])
+    })
 }
 
 /// Does something that takes the service, which is started for it, and ended where it fails.
 fn with_service(
     known: &Known,
     deadline: u64,
+    reaching: &Reaching,
     job: impl FnOnce() -> Result<(), String>,
 ) -> Result<(), String> {
     let is_new = connect(known)?.is_none();
     if is_new {
-        start(known, deadline)?;
+        start(known, deadline, reaching)?;
     }
     let done = job();
     if is_new && done.is_err() {
@@ -238,21 +247,28 @@ fn share(
     is_made: bool,
 ) -> Result<(), String> {
     let mut hosts: Vec<&str> = Vec::new();
-    for host in &sharing.hosts {
-        if host.is_empty() || host.contains(char::is_whitespace) {
+    for host in sharing.hosts.iter().map(|host| host.trim()) {
+        if !registry::is_host(host) {
             return Err(format!(
                 "'{host}' is no name of a host; their names are parted by commas"
             ));
         }
-        if !hosts.contains(&host.as_str()) {
+        if !hosts.contains(&host) {
             hosts.push(host);
         }
     }
-    let ports = (sharing.port_range).map_or("any".into(), |(a, b)| format!("{a}:{b}"));
-    let words = ["share", path, atime, &ports, &hosts.join(",")];
+    let ports = (sharing.reaching.port_range).map_or("any".into(), |(a, b)| format!("{a}:{b}"));
+    let names = hosts.join(",");
+    let words = ["share", path, atime, &ports, &names];
     let mut lines = String::new();
     converse(reached(known)?, &words, &mut |text| lines += text)?;
-    let shell = named_shell(sharing.launcher_exec.as_deref().unwrap_or_default());
+    let shell = named_shell(
+        sharing
+            .reaching
+            .launcher_exec
+            .as_deref()
+            .unwrap_or_default(),
+    );
     let way = hosts::invite::Way {
         hosts,
         shell,
@@ -264,10 +280,9 @@ fn share(
         is_made,
     };
     let mounted = hosts::invite::all(&way, &known.name, &wish, &lines);
-    mounted.map_err(|why| {
-        // Those that have it give it back; what keeps them from it is another matter.
-        let _ = ask(known, &["umount"]);
-        format!("cannot mount at {path}: {why}")
+    mounted.inspect_err(|_| {
+        // All of these hosts or none, and the others keep it.
+        let _ = ask(known, &["unshare", &names]);
     })
 }
 
@@ -331,8 +346,15 @@ fn create(
     directories: &[PathBuf],
     layout: Layout,
     spares: &[PathBuf],
+    reaching: &Reaching,
 ) -> Result<(), String> {
-    make(name, directories, layout, spares, Others::new(None))?;
+    make(
+        name,
+        directories,
+        layout,
+        spares,
+        Others::new(None, reaching),
+    )?;
     if layout.parity == 0 && directories.len() > 1 {
         println!("no parity: the loss of any of the directories is the loss of all data");
     }
@@ -471,22 +493,22 @@ fn connect(known: &Known) -> Result<Option<UnixStream>, String> {
 }
 
 /// Starts the service in the background.
-fn start(known: &Known, deadline: u64) -> Result<(), String> {
+fn start(known: &Known, deadline: u64, reaching: &Reaching) -> Result<(), String> {
     let name = &known.name;
     if connect(known)?.is_some() {
         println!("the service of '{name}' runs already");
         return Ok(());
     }
-    serve_for(known, deadline, None, None).map(drop)
+    serve_for(known, deadline, None, reaching).map(drop)
 }
 
 /// Starts the service in the background, and returns when it can be used. `owner`: it ends when
-/// this process does. `shell`: another remote shell than the environment's.
+/// this process does.
 fn serve_for(
     known: &Known,
     deadline: u64,
     owner: Option<Owned>,
-    shell: Option<&str>,
+    reaching: &Reaching,
 ) -> Result<Child, String> {
     let name = &known.name;
     let log = registry::beside(name, "log")?;
@@ -498,7 +520,8 @@ fn serve_for(
             Owned::Kept => "--owned=kept",
             Owned::Temporary => "--owned=temporary",
         }))
-        .envs(shell.map(|shell| (SHELL, shell)))
+        .args((reaching.launcher_exec.iter()).map(|shell| format!("--launcher-exec={shell}")))
+        .args((reaching.port_range).map(|(first, last)| format!("--port-range={first}:{last}")))
         .stdin(if owner.is_some() {
             Stdio::piped()
         } else {
@@ -600,7 +623,7 @@ fn ask_or_open(known: &Known, words: &[&str]) -> Result<(), String> {
     if let Some(stream) = connect(known)? {
         return talk(stream, words);
     }
-    let service = service::Service::open(known, OPENED_WITHIN, Others::new(None))?;
+    let service = service::Service::open(known, OPENED_WITHIN, Others::usual())?;
     let words: Vec<String> = words
         .iter()
         .map(|word| if word.is_empty() { "wait" } else { word })

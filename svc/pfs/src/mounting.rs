@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use fuser::{Config, MountOption, Session, SessionACL};
 
 use crate::fuse::{AccessTimes, Mounted};
-use crate::hosts::door::Entrance;
 use crate::hosts::share::{MOST_DATA, Peers, Share, UNMOUNTED_BY_HOST_WITHIN};
 use crate::lock::lock;
 use crate::mounts;
@@ -34,7 +33,6 @@ pub struct Mounts {
     /// Those that share it, all at the same path.
     shares: Vec<Share>,
     path: String,
-    entrance: Option<Arc<Entrance>>,
     peers: Arc<Peers>,
 }
 
@@ -145,7 +143,10 @@ impl Service {
             let there = mounts.shares.iter().find(|share| share.host == host);
             match there.map(|share| (share, share.is_up())) {
                 Some((_, true)) => {
-                    return Err(format!("'{}' is mounted at {path} on {host}", self.name));
+                    return Err(format!(
+                        "'{}' is mounted at {path} on {host}; leave that host out, or unmount it first: margay pfs umount {}",
+                        self.name, self.name
+                    ));
                 }
                 // What is left of it is nobody's any more.
                 Some((lost, false)) => lost.unmount(true),
@@ -154,15 +155,7 @@ impl Service {
         }
         let ports = ports.split_once(':');
         let ports = ports.and_then(|(first, last)| first.parse().ok().zip(last.parse().ok()));
-        let is_in = |port: u16| ports.is_none_or(|(first, last)| (first..=last).contains(&port));
-        let entrance = match &mounts.entrance {
-            Some(there) if is_in(there.port()) => Arc::clone(there),
-            _ => {
-                let entrance = Entrance::open(ports).map_err(failed)?;
-                mounts.entrance = Some(Arc::clone(&entrance));
-                entrance
-            }
-        };
+        let entrance = self.disks.entrance(ports).map_err(failed)?;
         path.clone_into(&mut mounts.path);
         let mut lines = entrance.lines();
         for host in hosts.split(',') {
@@ -173,6 +166,20 @@ impl Service {
             mounts.shares.push(share);
         }
         Ok(lines)
+    }
+
+    /// Takes hosts, whose names are parted by commas, out of those that share it.
+    pub(crate) fn unshare(&self, hosts: &str) {
+        let mut mounts = lock(&self.mounts);
+        let is_one = |share: &Share| hosts.split(',').any(|host| host == share.host);
+        let end = Instant::now() + UNMOUNTED_WITHIN;
+        for share in mounts.shares.iter().filter(|share| is_one(share)) {
+            share.unmount(true);
+        }
+        while mounts.shares.iter().any(|s| is_one(s) && !s.is_over()) && Instant::now() < end {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        mounts.shares.retain(|share| !share.is_over());
     }
 
     /// Where it is mounted, in words.
@@ -239,16 +246,21 @@ impl Service {
             if share.is_over() {
                 return false;
             }
-            let why = share.kept().unwrap_or_else(|| "it does not answer".into());
-            reasons.push(format!("cannot unmount {path} on {}: {why}", share.host));
+            reasons.push(match share.kept() {
+                Some(why) => format!(
+                    "cannot unmount {path} on {}: {why}; end what uses it, `fuser -m {path}` there shows that",
+                    share.host
+                ),
+                None => format!(
+                    "host {} does not answer; it is given up when it has been silent for a minute: try again then",
+                    share.host
+                ),
+            });
             true
         });
         match reasons.is_empty() {
             true => Ok(()),
-            false => Err(format!(
-                "{}; end what uses it, `fuser -m {path}` there shows that",
-                reasons.join("; ")
-            )),
+            false => Err(reasons.join("; ")),
         }
     }
 

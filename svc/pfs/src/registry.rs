@@ -9,6 +9,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::mounts;
+
 /// First line of such a file, and of one with spares, which earlier versions do not know.
 const FIRST: &str = "margay-pfs 1";
 const FIRST_WITH_SPARES: &str = "margay-pfs 2";
@@ -83,6 +85,9 @@ pub fn beside(name: &str, kind: &str) -> Result<PathBuf, String> {
 pub fn find(name: &str) -> Result<Known, String> {
     let path = beside(name, "pfs")?;
     let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound if !mounts::of(name).is_empty() => format!(
+            "'{name}' is mounted here, and its service is on another host: use the command there"
+        ),
         ErrorKind::NotFound => format!(
             "there is no parallel file system '{name}' of this user; `margay pfs list` shows those \
              that there are, `margay pfs create {name} DIRECTORY...` makes it"
@@ -183,10 +188,18 @@ pub fn all() -> Result<Vec<String>, String> {
 pub fn directory(path: &Path) -> Result<String, String> {
     let shown = path.display();
     if let Some((host, _)) = path.to_str().and_then(elsewhere) {
-        if host.is_empty() || host.contains(char::is_whitespace) {
+        if !is_host(host) {
             return Err(format!("{shown}: '{host}' is no name of a host"));
         }
         return check_path(path.as_os_str().to_owned(), &shown);
+    }
+    let first = shown.to_string();
+    let first = first.split('/').next().unwrap_or_default();
+    if let Some((host, _)) = first.split_once(':').filter(|_| !path.exists()) {
+        return Err(format!(
+            "{shown}: a directory of host {host} is named by its whole path, as {host}:/PATH, and one of this host \
+             as ./{shown}"
+        ));
     }
     let whole = match fs::canonicalize(path) {
         Ok(whole) => whole,
@@ -211,6 +224,13 @@ fn check_path(path: OsString, shown: &dyn Display) -> Result<String, String> {
             "{shown}: the path of a stripe directory is UTF-8, in one line, of at most {MOST_PATH} bytes"
         )),
     }
+}
+
+/// Whether a word may be the name of a host: the remote shell takes it for nothing else.
+#[must_use]
+pub fn is_host(word: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@:%[]".contains(c);
+    !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain)
 }
 
 /// The host of a stripe directory that is named as `HOST:/PATH`, and its path there.
@@ -261,7 +281,9 @@ mod tests {
             assert_eq!(elsewhere(own), None, "{own}");
         }
         assert_eq!(directory(Path::new("a:/b")), Ok("a:/b".into()));
-        assert!(directory(Path::new("a b:/c")).is_err());
+        for wrong in ["a b:/c", "-a:/b", ":/b", "a:b", "a:b/c"] {
+            assert!(directory(Path::new(wrong)).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use margay_svc_pfs_options::Owned;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::is_trusted;
 use margay_sys_os::process::lead_session;
@@ -35,16 +34,17 @@ const HEARD_WITHIN: Duration = Duration::from_secs(10);
 /// Numbers of SIGHUP, SIGINT and SIGTERM of Linux.
 const ENDING: [i32; 3] = [1, 2, 15];
 
-/// Runs the service until it is asked to stop. `owner`: or until its standard input ends.
+/// Runs the service until it is asked to stop; that of a job until its standard input ends.
 ///
 /// # Errors
 /// In words; the first line of the standard output has them as well.
-pub fn serve(known: &Known, deadline: Duration, owner: Option<Owned>) -> Result<(), String> {
+pub fn serve(known: &Known, deadline: Duration, others: Others) -> Result<(), String> {
     lead_session();
+    let is_owned = others.owner.is_some();
     // Before there are other threads, so that all of them have the signals blocked.
     let set = SignalSet::of(&ENDING);
     set.block();
-    let begun = begin(known, deadline, owner, &set);
+    let begun = begin(known, deadline, others, &set);
     let said = match &begun {
         Ok(_) => READY.to_owned(),
         Err(text) => text.replace('\n', " "),
@@ -55,7 +55,7 @@ pub fn serve(known: &Known, deadline: Duration, owner: Option<Owned>) -> Result<
     let timer = Arc::clone(&service);
     // It ends with the process: a directory that does not answer holds it up, and nothing else.
     std::thread::spawn(move || keep_synced(&timer));
-    attend(&service, &listener, signals, owner.is_some());
+    attend(&service, &listener, signals, is_owned);
     service.end();
     service.release();
     let _ = fs::remove_file(registry::beside(&known.name, "sock")?);
@@ -65,14 +65,14 @@ pub fn serve(known: &Known, deadline: Duration, owner: Option<Owned>) -> Result<
 fn begin(
     known: &Known,
     deadline: Duration,
-    owner: Option<Owned>,
+    others: Others,
     set: &SignalSet,
 ) -> Result<(Arc<Service>, UnixListener, SignalFd), String> {
     // The directory in which it was started may be unmounted.
     let _ = std::env::set_current_dir("/");
     let signals =
         SignalFd::new(set).map_err(|error| format!("cannot wait for signals: {error}"))?;
-    let service = Service::open(known, deadline, Others::new(owner))?;
+    let service = Service::open(known, deadline, others)?;
     // Nobody else has the stripe directories, so a socket that is there is a dead one's.
     let path = registry::beside(&known.name, "sock")?;
     let _ = fs::remove_file(&path);

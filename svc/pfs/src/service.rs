@@ -177,6 +177,10 @@ impl Service {
             }
             ["umount"] => self.unmount(false),
             ["umount", "lazy"] => self.unmount(true),
+            ["unshare", hosts] => {
+                self.unshare(hosts);
+                Ok(())
+            }
             ["check"] => self.check(out),
             ["scrub"] => self.scrub(out),
             ["replace", old, new] => self.replace(old, new, out),

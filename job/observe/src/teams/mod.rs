@@ -55,7 +55,7 @@ pub struct TeamView {
     pub member: Vec<MemberView>,
     /// Where its members are in the process.
     #[serde(skip)]
-    address: u64,
+    pub address: u64,
 }
 
 /// A member.

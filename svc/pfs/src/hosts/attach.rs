@@ -177,8 +177,11 @@ impl Attached {
                 // A request was taken back while it was read.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::NotFound) => {}
-                // It is unmounted.
-                Ok(_) | Err(_) => self.device = None,
+                // It is unmounted, and the next mount may get its number.
+                Ok(_) | Err(_) => {
+                    self.device = None;
+                    self.number = None;
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,8 @@ pub const ANSWER: usize = 32;
 /// Bytes that are read or written by one request.
 pub const MOST_BYTES: usize = 1 << 20;
 
-/// How long its host may take to answer whether it is there.
-const PRESENT_WITHIN: Duration = Duration::from_secs(5);
+/// How long its host may take to say whether it is there, and how much space there is.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 
 /// What is asked, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +102,9 @@ struct Calls {
 }
 
 struct Shared {
+    /// What was known last, for when it cannot be asked.
+    space: Mutex<Option<Space>>,
+    is_up: AtomicBool,
     calls: Mutex<Calls>,
     came: Condvar,
     letterbox: Arc<Letterbox>,
@@ -119,6 +123,8 @@ impl Remote {
     pub fn begin(entrance: &Arc<Entrance>) -> io::Result<(u64, Remote)> {
         let (session, letterbox) = entrance.begin()?;
         let shared = Arc::new(Shared {
+            space: Mutex::default(),
+            is_up: AtomicBool::new(true),
             calls: Mutex::default(),
             came: Condvar::new(),
             letterbox,
@@ -170,6 +176,16 @@ impl Remote {
     fn call(&self, operation: Operation, part: Part, at: u64, len: u64) -> io::Result<[u64; 2]> {
         let number = self.ask(operation, part, (at, len), &[]);
         self.shared.answer(number, None).map(|(values, _)| values)
+    }
+
+    /// Asks what a host has to answer soon, or is taken as it was.
+    fn ask_soon(&self, operation: Operation) -> io::Result<[u64; 2]> {
+        if !self.shared.is_up.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let number = self.ask(operation, Part::Data, (0, 0), &[]);
+        let answer = self.shared.answer(number, Some(ANSWERED_WITHIN));
+        answer.map(|(values, _)| values)
     }
 
     /// Writes in pieces that one request takes; returns the requests.
@@ -277,6 +293,7 @@ impl Shared {
                 break;
             }
             wire.keep_up();
+            self.is_up.store(wire.is_up(), Ordering::SeqCst);
         }
         lock(&self.calls).is_over = true;
         self.came.notify_all();
@@ -361,8 +378,14 @@ impl Disk for Remote {
     }
 
     fn space(&self) -> io::Result<Space> {
-        let [total, free] = self.call(Operation::Space, Part::Data, 0, 0)?;
-        Ok(Space { total, free })
+        let answer = self.ask_soon(Operation::Space);
+        let mut space = lock(&self.shared.space);
+        match answer {
+            Ok([total, free]) => *space = Some(Space { total, free }),
+            Err(error) if space.is_none() => return Err(error),
+            Err(_) => {}
+        }
+        Ok(space.unwrap_or_default())
     }
 
     fn will_need(&self, part: Part, at: u64, len: usize) {
@@ -374,12 +397,10 @@ impl Disk for Remote {
     }
 
     fn is_present(&self) -> bool {
-        let number = self.ask(Operation::IsPresent, Part::Data, (0, 0), &[]);
+        let answer = self.ask_soon(Operation::IsPresent);
         // A host that cannot be reached has a deadline of its own.
-        let answer = self.shared.answer(number, Some(PRESENT_WITHIN));
-        answer.map_or(!lock(&self.shared.calls).is_over, |([is_there, _], _)| {
-            is_there != 0
-        })
+        let is_over = lock(&self.shared.calls).is_over;
+        answer.map_or(!is_over, |[is_there, _]| is_there != 0)
     }
 }
 

@@ -11,6 +11,8 @@ use std::time::Duration;
 use margay_job_launch::hosts::program_on;
 use margay_svc_pfs_options::PROGRAM;
 
+use margay_sys_os::signal::{SIGKILL, send_to_group};
+
 use super::program::{FAILED, IN_USE, READY, STAY, Why};
 use super::reach::Wish;
 
@@ -85,7 +87,8 @@ pub fn ask(host: &str, shell: &[OsString], text: &str, stays: bool) -> Result<()
     }
     let answer = answered(&mut child);
     if answer.is_none() {
-        let _ = child.kill();
+        // The remote shell may be a script that has started another program.
+        let _ = send_to_group(child.id(), SIGKILL);
     }
     if let Some(Some(done)) = answer {
         match stays && done.is_ok() {
