@@ -1,6 +1,7 @@
 //! Ranks with teams of OpenMP: what `margay why` and profiles show of their members.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use margay_tests::hangs::Built;
 use margay_tests::jobs::{Ended, Job, Words};
@@ -58,6 +59,32 @@ fn members_of_openmp_are_shown_with_their_waits_and_lines() {
         ),
     ] {
         assert!(text.contains(&line), "{line}: {text}");
+    }
+}
+
+/// A machine that is busy gives the members one core, so that one waits before the other has begun.
+#[test]
+fn a_member_that_waits_for_a_message_lets_others_of_its_thread_begin() {
+    let built = build();
+    let busy = || {
+        Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+    };
+    let mut beside = [busy().unwrap(), busy().unwrap()];
+    let ended: Vec<Ended> = (0..3)
+        .map(|_| {
+            let words = Words::default().and(stage().join("bin/mpiexec"));
+            let words = words.and_all("-timeout 60 -n 2").and(margay()).and("omp");
+            Job::start(&words.and(built.path()).and("passes"), 90).ended()
+        })
+        .collect();
+    for process in &mut beside {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+    for Ended { status, err, .. } in ended {
+        assert!(status.success(), "{err}");
     }
 }
 

@@ -15,12 +15,21 @@
 //! fence lost costs a millisecond.
 
 #[cfg(not(loom))]
+use std::num::NonZeroU32;
+
+#[cfg(not(loom))]
 use rustix::thread::{MembarrierCommand, futex, membarrier};
+#[cfg(not(loom))]
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
 /// Longest sleep where notifiers cannot be made to fence, in nanoseconds.
 const PIECE_NS: u64 = 1_000_000;
+
+/// The sleepers that a wake is for, by their bits: all.
+#[cfg(not(loom))]
+const EVERY_WAKE: NonZeroU32 = NonZeroU32::MAX;
 
 /// A futex word and the count of those who sleep on it; lies in shared memory.
 ///
@@ -170,12 +179,16 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
 
 #[cfg(not(loom))]
 fn wait(word: &AtomicU32, expected: u32, timeout_ns: u64, is_private: bool) {
-    let timeout = futex::Timespec {
-        tv_sec: (timeout_ns / 1_000_000_000) as futex::Secs,
-        tv_nsec: (timeout_ns % 1_000_000_000) as futex::Nsecs,
+    // Until a time, not for one: a wait that goes on after a signal ends when it would have ended.
+    // So a worker of OpenMP may be interrupted here for another member that the caller waits for.
+    let now = clock_gettime(ClockId::Monotonic);
+    let end_ns = (now.tv_nsec as u64).saturating_add(timeout_ns);
+    let end = futex::Timespec {
+        tv_sec: (now.tv_sec as u64).saturating_add(end_ns / 1_000_000_000) as futex::Secs,
+        tv_nsec: (end_ns % 1_000_000_000) as futex::Nsecs,
     };
     // A wait that ends early, for whatever reason, is looked at by who sleeps.
-    let _ = futex::wait(word, flags(is_private), expected, Some(&timeout));
+    let _ = futex::wait_bitset(word, flags(is_private), expected, Some(&end), EVERY_WAKE);
 }
 
 #[cfg(not(loom))]

@@ -1,5 +1,5 @@
 /* Ranks with teams of OpenMP. With `hangs` the members of rank 0 wait in different ways for ever, one of them for a message;
- * else all of it comes to an end, with times that a profile shows. */
+ * with `passes` they exchange messages; else all of it comes to an end, with times that a profile shows. */
 #include <mpi.h>
 #include <omp.h>
 #include <stdio.h>
@@ -58,6 +58,22 @@ static void ends(void)
     }
 }
 
+/* A member waits for a message of another one, which may be one that nobody has begun. */
+static void passes(void)
+{
+    for (int round = 0; round < 10; round++) {
+#pragma omp parallel num_threads(4)
+        {
+            int number = 0;
+            if (omp_get_thread_num() == 0) {
+                MPI_Recv(&number, 1, MPI_INT, rank, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            } else if (omp_get_thread_num() == 3) {
+                MPI_Send(&number, 1, MPI_INT, rank, round, MPI_COMM_WORLD);
+            }
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     int provided;
@@ -69,6 +85,8 @@ int main(int argc, char **argv)
             hangs();
         }
         MPI_Barrier(MPI_COMM_WORLD); /* LINE all */
+    } else if (argc > 1 && strcmp(argv[1], "passes") == 0) {
+        passes();
     } else {
         ends();
     }
