@@ -40,7 +40,7 @@ pub struct Caller {
 /// A set of nodes with attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// Numbers in the machine, ascending; never empty. Those of hosts are from [`HOSTS`] on.
+    /// Numbers in the machine, ascending; never empty. Those of hosts are from `HOSTS` on.
     pub nodes: Vec<u32>,
     /// How many slots of each host it has, where its nodes are hosts.
     pub slots: Vec<u32>,
