@@ -19,6 +19,9 @@ use super::wire::message;
 use crate::lock::lock;
 use crate::mounts;
 
+/// What a read of the device gives when nothing is mounted any more.
+const ENODEV: i32 = 19;
+
 /// How much the kernel may ask at once.
 const DEVICE_BUFFER: usize = 1 << 20;
 
@@ -178,10 +181,11 @@ impl Attached {
                 Err(error)
                     if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::NotFound) => {}
                 // It is unmounted, and the next mount may get its number.
-                Ok(_) | Err(_) => {
+                Err(error) if error.raw_os_error() == Some(ENODEV) => {
                     self.device = None;
                     self.number = None;
                 }
+                Ok(_) | Err(_) => self.device = None,
             }
         }
     }
