@@ -57,11 +57,17 @@ impl Worker {
                 Some(fiber) => self.resume(fiber),
                 None => match self.find_work() {
                     Some(work) => self.assign(work),
-                    None if self.number != 0 && self.pool.is_over.load(Ordering::Acquire) => return,
+                    None if self.number != 0 && self.has_ended() => return,
                     None => self.wait_for_work(),
                 },
             }
         }
+    }
+
+    /// Whether a worker of the pool has nothing left to do for good. A fiber that waits has: what
+    /// it waits for may be done by a thread that came when the others had left.
+    pub(super) fn has_ended(&self) -> bool {
+        self.pool.is_over.load(Ordering::Acquire) && !self.fibers.has_waiting()
     }
 
     fn resume(&self, fiber: u16) {

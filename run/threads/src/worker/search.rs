@@ -139,7 +139,7 @@ impl Worker {
         if self.number != 0
             && (self.number >= self.pool.active() || self.pool.is_over.load(Ordering::Acquire))
         {
-            return self.pool.is_over.load(Ordering::Acquire);
+            return self.has_ended();
         }
         let takes_any_job = self.number != 0 || self.pool.has_one_program_thread();
         let delay = &self.thief.delay;
