@@ -62,7 +62,11 @@ impl Hosts {
             let name = hosts.name(host);
             let mut keeper = Command::new("ip")
                 .args(["netns", "exec", &name, "unshare", "-m", "-u", "sh", "-c"])
-                .arg(format!("hostname {name} && echo ready && exec sleep 600"))
+                // Copies of other tests' mounts would keep these in use.
+                .arg(format!(
+                    "hostname {name}; grep ' pfs:' /proc/self/mountinfo | cut -d' ' -f5 | xargs -r umount -l; \
+                     echo ready && exec sleep 600"
+                ))
                 .stdout(Stdio::piped())
                 .spawn()
                 .expect("iproute2 is there");

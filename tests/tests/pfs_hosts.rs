@@ -136,7 +136,10 @@ impl Cluster {
                 );
                 !pids.contains("margay")
             });
-            let mounts = self.on(host, "grep pfs: /proc/self/mountinfo || true");
+            // Mounts of other tests may have been there when the host was made.
+            let folder = self.hosts.folder.path().display();
+            let mounts = format!("grep '{folder}.* pfs:' /proc/self/mountinfo || true");
+            let mounts = self.on(host, &mounts);
             assert_eq!(mounts, "", "host {host}");
         }
     }
