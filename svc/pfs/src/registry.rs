@@ -85,16 +85,25 @@ pub fn beside(name: &str, kind: &str) -> Result<PathBuf, String> {
 pub fn find(name: &str) -> Result<Known, String> {
     let path = beside(name, "pfs")?;
     let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound if !mounts::of(name).is_empty() => format!(
-            "'{name}' is mounted here, and its service is on another host: use the command there"
-        ),
         ErrorKind::NotFound => format!(
             "there is no parallel file system '{name}' of this user; `margay pfs list` shows those \
-             that there are, `margay pfs create {name} DIRECTORY...` makes it"
+             that there are, `margay pfs create {name} DIRECTORY...` makes it{}",
+            mounted_here(name)
         ),
         _ => format!("cannot read {}: {error}", path.display()),
     })?;
     decode(name, &text).ok_or_else(|| format!("{} is damaged", path.display()))
+}
+
+/// What else may be meant by a name that is not known, as the end of a sentence. Another registry
+/// of this host may have it as well.
+fn mounted_here(name: &str) -> &'static str {
+    match mounts::of(name).is_empty() {
+        true => "",
+        false => {
+            "; one of this name is mounted here: if its service is on another host, use the command there"
+        }
+    }
 }
 
 fn decode(name: &str, text: &str) -> Option<Known> {
