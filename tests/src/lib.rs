@@ -11,6 +11,7 @@ pub mod postgres;
 pub mod python;
 pub mod queue;
 pub mod slurm;
+pub mod users;
 pub mod voices;
 
 use std::os::unix::fs::MetadataExt;

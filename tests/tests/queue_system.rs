@@ -4,29 +4,22 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use margay_sys_os::process::PidFd;
 use margay_tests::batch::said;
-use margay_tests::{command, run, stage};
+use margay_tests::users::{ONE, OTHER, chmod, install};
+use margay_tests::{command, run};
 use serde_json::Value;
-
-/// Users that every system has.
-const ONE: &str = "daemon";
-const OTHER: &str = "bin";
 
 /// A machine: folders of the system are its own, and so is the installation.
 struct Machine {
     folder: tempfile::TempDir,
     /// Holds the mount namespace as long as its standard input is open.
     holder: Child,
-}
-
-fn chmod(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 impl Machine {
@@ -52,39 +45,10 @@ impl Machine {
             return None;
         }
         let machine = Machine { folder, holder };
-        // An installation that root alone can change.
-        let bin = machine.path("margay/bin");
-        fs::create_dir_all(&bin).unwrap();
-        for name in ["margay", "margay-machine", "margay-queue"] {
-            let file = stage().join("bin").join(name);
-            if file.exists() {
-                let copied = Command::new("cp").arg("-a").arg(file).arg(&bin).status();
-                assert!(copied.unwrap().success());
-                let own = bin.join(name);
-                if !own.is_symlink() {
-                    chown(&own, Some(0), Some(0)).unwrap();
-                    chmod(&own, 0o755);
-                }
-            }
-        }
-        for path in ["margay", "margay/bin"] {
-            chmod(&machine.path(path), 0o755);
-        }
-        for user in [ONE, OTHER] {
-            let home = machine.path(user);
-            fs::create_dir(&home).unwrap();
-            chmod(&home, 0o755);
-            let number = |flag: &str| {
-                let output = run(command("id", 10).args([flag, user]));
-                String::from_utf8(output.stdout)
-                    .unwrap()
-                    .trim()
-                    .parse()
-                    .ok()
-            };
-            chown(&home, number("-u"), number("-g")).unwrap();
-        }
-        fs::create_dir(machine.path("root")).unwrap();
+        install(
+            &machine.path(""),
+            &["margay", "margay-machine", "margay-queue"],
+        );
         Some(machine)
     }
 

@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -12,30 +12,14 @@ use margay_sys_os::process::PidFd;
 use margay_tests::batch::said;
 use margay_tests::hosts::Hosts;
 use margay_tests::jobs::{MARK, mark, nothing_is_left};
-use margay_tests::{command, run, stage};
+use margay_tests::users::{ONE, OTHER, chmod, install, number};
+use margay_tests::{command, run};
 use serde_json::Value;
-
-/// Users that every system has.
-const ONE: &str = "daemon";
-const OTHER: &str = "bin";
 
 /// Hosts on which folders of the system are each host's own, and an installation of root's.
 struct Site {
     hosts: Hosts,
     mark: String,
-}
-
-fn chmod(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-}
-
-fn number(flag: &str, user: &str) -> Option<u32> {
-    let output = run(command("id", 10).args([flag, user]));
-    String::from_utf8(output.stdout)
-        .unwrap()
-        .trim()
-        .parse()
-        .ok()
 }
 
 impl Site {
@@ -63,28 +47,10 @@ impl Site {
             fs::create_dir(own.join(format!("run.{}/netns", site.hosts.name(host)))).unwrap();
         }
         site.hosts.write_reach(&site.hosts.shell_that(&first));
-        let bin = site.path("margay/bin");
-        fs::create_dir_all(&bin).unwrap();
-        for name in ["margay", "margay-machine", "margay-queue", "mpiexec"] {
-            let mut copy = Command::new("cp");
-            copy.arg("-a").arg(stage().join("bin").join(name)).arg(&bin);
-            assert!(copy.status().unwrap().success());
-            let own = bin.join(name);
-            if !own.is_symlink() {
-                chown(&own, Some(0), Some(0)).unwrap();
-                chmod(&own, 0o755);
-            }
-        }
-        for path in ["margay", "margay/bin"] {
-            chmod(&site.path(path), 0o755);
-        }
-        for user in [ONE, OTHER] {
-            let home = site.path(user);
-            fs::create_dir(&home).unwrap();
-            chmod(&home, 0o755);
-            chown(&home, number("-u", user), number("-g", user)).unwrap();
-        }
-        fs::create_dir(site.path("root")).unwrap();
+        install(
+            &site.path(""),
+            &["margay", "margay-machine", "margay-queue", "mpiexec"],
+        );
         Some(site)
     }
 

@@ -271,8 +271,7 @@ pub struct Reaching {
     )]
     pub launcher_exec: Option<String>,
     /// The ports at the first free one of which the service is reached by other hosts, for
-    /// firewalls
-    /// [default: any]
+    /// firewalls [default: any]
     #[arg(long, value_name = "FIRST:LAST", value_parser = port_range)]
     pub port_range: Option<(u16, u16)>,
 }

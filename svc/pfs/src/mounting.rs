@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fuser::{Config, MountOption, Session, SessionACL};
 
 use crate::fuse::{AccessTimes, Mounted};
-use crate::hosts::share::{MOST_DATA, Peers, Share, UNMOUNTED_BY_HOST_WITHIN};
+use crate::hosts::share::{MOST_DATA, Peers, Share};
 use crate::lock::lock;
 use crate::mounts;
 use crate::service::{Service, cores};
@@ -19,6 +19,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// How long the kernel may take to end a mount.
 const UNMOUNTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long hosts are waited for that are to unmount.
+const HOSTS_UNMOUNTED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Waits until something is so, or for as long as `within`.
+fn wait_until(within: Duration, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + within;
+    while !is_so() && Instant::now() < end {
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
 
 /// A mount on this host.
 struct Mount {
@@ -37,10 +48,17 @@ pub struct Mounts {
 }
 
 impl Service {
+    /// The mounts, without those of hosts that have ended.
+    fn mounts(&self) -> MutexGuard<'_, Mounts> {
+        let mut mounts = lock(&self.mounts);
+        mounts.shares.retain(|share| !share.is_over());
+        mounts
+    }
+
     pub(crate) fn mount(&self, path: &str, times: &str) -> Result<(), String> {
         let times =
             AccessTimes::named(times).ok_or_else(|| format!("'{times}' are no times of access"))?;
-        let mut mounts = lock(&self.mounts);
+        let mut mounts = self.mounts();
         self.check_free(&mut mounts)?;
         let facts =
             fs::metadata(path).map_err(|error| format!("cannot mount at {path}: {error}"))?;
@@ -101,7 +119,6 @@ impl Service {
             // A panic of it is over.
             let _ = there.thread.join();
         }
-        mounts.shares.retain(|share| !share.is_over());
         let path = match (&mounts.own, mounts.shares.first()) {
             (Some(there), _) => &there.path,
             (None, Some(_)) => &mounts.path,
@@ -133,9 +150,8 @@ impl Service {
         let times =
             AccessTimes::named(times).ok_or_else(|| format!("'{times}' are no times of access"))?;
         let failed = |error: std::io::Error| format!("cannot wait for other hosts: {error}");
-        let mut mounts = lock(&self.mounts);
+        let mut mounts = self.mounts();
         self.check_place(path)?;
-        mounts.shares.retain(|share| !share.is_over());
         if mounts.path != path || mounts.shares.is_empty() {
             self.check_free(&mut mounts)?;
         }
@@ -172,21 +188,19 @@ impl Service {
     pub(crate) fn unshare(&self, hosts: &str) {
         let mut mounts = lock(&self.mounts);
         let is_one = |share: &Share| hosts.split(',').any(|host| host == share.host);
-        let end = Instant::now() + UNMOUNTED_WITHIN;
         for share in mounts.shares.iter().filter(|share| is_one(share)) {
             share.unmount(true);
         }
-        while mounts.shares.iter().any(|s| is_one(s) && !s.is_over()) && Instant::now() < end {
-            std::thread::sleep(LOOK_EVERY);
-        }
-        mounts.shares.retain(|share| !share.is_over());
+        wait_until(UNMOUNTED_WITHIN, || {
+            mounts.shares.retain(|share| !share.is_over());
+            !mounts.shares.iter().any(is_one)
+        });
     }
 
     /// Where it is mounted, in words.
     pub(crate) fn mounted_at(&self) -> Option<String> {
-        let mut mounts = lock(&self.mounts);
+        let mut mounts = self.mounts();
         mounts.own.take_if(|mount| mount.thread.is_finished());
-        mounts.shares.retain(|share| !share.is_over());
         if let Some(own) = &mounts.own {
             return Some(own.path.clone());
         }
@@ -200,8 +214,7 @@ impl Service {
     }
 
     pub(crate) fn unmount(&self, is_lazy: bool) -> Result<(), String> {
-        let mut mounts = lock(&self.mounts);
-        mounts.shares.retain(|share| !share.is_over());
+        let mut mounts = self.mounts();
         if !mounts.shares.is_empty() {
             return self.unmount_hosts(mounts, is_lazy);
         }
@@ -217,10 +230,7 @@ impl Service {
         if let Some(mount) = mounts.own.take_if(|_| !is_lazy) {
             // The thread ends when the kernel ends the connection. Where another mount namespace
             // has a copy of the mount, that goes on, and is served as long as this process runs.
-            let end = Instant::now() + UNMOUNTED_WITHIN;
-            while !mount.thread.is_finished() && Instant::now() < end {
-                std::thread::sleep(LOOK_EVERY);
-            }
+            wait_until(UNMOUNTED_WITHIN, || mount.thread.is_finished());
         }
         Ok(())
     }
@@ -235,11 +245,10 @@ impl Service {
         for share in &mounts.shares {
             share.unmount(is_lazy || !share.is_up());
         }
-        let end = Instant::now() + UNMOUNTED_BY_HOST_WITHIN;
         let is_answered = |share: &Share| share.is_over() || share.kept().is_some();
-        while !mounts.shares.iter().all(is_answered) && Instant::now() < end {
-            std::thread::sleep(LOOK_EVERY);
-        }
+        wait_until(HOSTS_UNMOUNTED_WITHIN, || {
+            mounts.shares.iter().all(is_answered)
+        });
         let path = mounts.path.clone();
         let mut reasons = Vec::new();
         mounts.shares.retain(|share| {
@@ -265,8 +274,7 @@ impl Service {
     }
 
     pub(crate) fn is_mounted(&self) -> bool {
-        let mut mounts = lock(&self.mounts);
-        mounts.shares.retain(|share| !share.is_over());
+        let mounts = self.mounts();
         let own = mounts.own.as_ref();
         !mounts.shares.is_empty() || own.is_some_and(|mount| !self.has_ended(mount))
     }

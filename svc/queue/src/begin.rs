@@ -18,7 +18,7 @@ use margay_sys_os::process::{
 };
 use margay_sys_os::signal::SignalSet;
 
-use crate::files::{JobFolder, JobOrder};
+use crate::files::{ForUser, JobFolder, JobOrder};
 use crate::groups::JobGroup;
 use crate::output;
 use crate::program::{self, Program, c_string};
@@ -184,6 +184,23 @@ fn tell(report: &mut File, text: &str) {
 /// What never is.
 enum Never {}
 
+/// Becomes the user of a job, with its file mask; still ends with the supervisor.
+///
+/// # Errors
+/// In words, also when that has ended.
+pub fn become_owner(supervisor: &str, user: &ForUser) -> Result<(), String> {
+    let owner = &user.owner;
+    become_user(owner.uid, owner.gid, &owner.groups)
+        .map_err(|error| format!("cannot become the user {}: {error}", owner.uid))?;
+    // The change has taken that back. When the supervisor ends meanwhile, there is another parent.
+    die_with_parent();
+    if parent().to_string() != supervisor {
+        return Err("what watched over it was killed".into());
+    }
+    set_file_mask(user.file_mask);
+    Ok(())
+}
+
 fn try_begin(supervisor: &str, script: Option<PathBuf>, has_files: bool) -> Result<Never, String> {
     let failed = |error: io::Error| format!("cannot begin: {error}");
     let mut text = Vec::new();
@@ -195,15 +212,7 @@ fn try_begin(supervisor: &str, script: Option<PathBuf>, has_files: bool) -> Resu
             .enter()
             .map_err(|error| format!("cannot enter its control group: {error}"))?;
     }
-    let owner = &user.owner;
-    become_user(owner.uid, owner.gid, &owner.groups)
-        .map_err(|error| format!("cannot become the user {}: {error}", owner.uid))?;
-    // The change has taken that back. When the supervisor ends meanwhile, there is another parent.
-    die_with_parent();
-    if parent().to_string() != supervisor {
-        return Err("what watched over it was killed".into());
-    }
-    set_file_mask(user.file_mask);
+    become_owner(supervisor, user)?;
     let program = Program::of(&order, script)?;
     let directory = &order.directory.0;
     std::env::set_current_dir(directory).map_err(|error| {

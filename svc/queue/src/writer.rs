@@ -11,11 +11,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use margay_svc_queue_wire::PROGRAM;
-use margay_sys_os::credentials::{become_user, set_file_mask};
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
-use margay_sys_os::process::{beside, die_with_parent, parent};
+use margay_sys_os::process::beside;
 use margay_sys_os::signal::take_defaults_in;
 
+use crate::begin::become_owner;
 use crate::files::JobOrder;
 use crate::output;
 
@@ -219,15 +219,7 @@ fn write_all(
     };
     let order = JobOrder::of(&order).map_err(failed)?;
     let user = order.user.as_ref().ok_or("its order names no user")?;
-    let owner = &user.owner;
-    become_user(owner.uid, owner.gid, &owner.groups)
-        .map_err(|error| format!("cannot become the user {}: {error}", owner.uid))?;
-    // The change has taken that back. When the supervisor ends meanwhile, there is another parent.
-    die_with_parent();
-    if parent().to_string() != supervisor {
-        return Err("what watched over it was killed".into());
-    }
-    set_file_mask(user.file_mask);
+    become_owner(supervisor, user)?;
     let mut files = output::files(&order)?;
     output
         .write_all(&[BEGUN])

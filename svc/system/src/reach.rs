@@ -3,8 +3,7 @@
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
-use margay_job_launch::hosts::remote_words;
-use margay_job_launch::plan::Hosts;
+use margay_job_launch::hosts::{named_shell, remote_words};
 
 /// The variable that names another remote shell.
 const VARIABLE: &str = "MARGAY_RSH";
@@ -22,11 +21,7 @@ impl Reach {
 
     /// The remote shell of these words; ssh where there are none.
     pub(crate) fn of(text: &str) -> Reach {
-        let words: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
-        match words.is_empty() {
-            true => Reach(Hosts::SHELL.map(OsString::from).to_vec()),
-            false => Reach(words),
-        }
+        Reach(named_shell(text))
     }
 
     /// As the user would write it.

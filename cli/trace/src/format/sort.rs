@@ -19,21 +19,15 @@ impl Trace {
             let is_openmp = |record: &Record| record.kind == Kind::Threads;
             let (openmp, spent): (Vec<Record>, Vec<Record>) =
                 Vec::into_iter(others).partition(is_openmp);
-            if !openmp.is_empty() {
-                self.openmp.push(ThreadRecords {
-                    rank: thread.rank,
-                    thread: thread.thread,
-                    records: openmp,
-                    lost: 0,
-                });
-            }
-            if !spent.is_empty() {
-                self.spent.push(ThreadRecords {
-                    rank: thread.rank,
-                    thread: thread.thread,
-                    records: spent,
-                    lost: 0,
-                });
+            for (records, of) in [(openmp, &mut self.openmp), (spent, &mut self.spent)] {
+                if !records.is_empty() {
+                    of.push(ThreadRecords {
+                        rank: thread.rank,
+                        thread: thread.thread,
+                        records,
+                        lost: 0,
+                    });
+                }
             }
         }
         let is_empty = |of: &ThreadRecords| of.records.is_empty() && of.lost == 0;

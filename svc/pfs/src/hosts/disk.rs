@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use margay_fs_stripes::{Disk, PARTS, Part, Pending, Space, Write};
 use margay_sys_os::descriptor::PollSet;
@@ -13,7 +13,7 @@ use margay_sys_os::descriptor::PollSet;
 use super::door::{Entrance, Letterbox};
 use super::session::BEFORE;
 use super::share::IS_OVER;
-use super::wire::{LOOK_EVERY, Wire, greeting, message};
+use super::wire::{LOOK_EVERY, Wire, message};
 use crate::lock::lock;
 
 /// Bytes of what each request, and each answer, begins with.
@@ -225,29 +225,15 @@ impl Drop for Remote {
 impl Shared {
     /// Waits for an answer; gives up after `within`, if there is such a time.
     fn answer(&self, number: u64, within: Option<Duration>) -> io::Result<([u64; 2], Vec<u8>)> {
-        let end = within.map(|within| Instant::now() + within);
-        let mut calls = lock(&self.calls);
-        let answer = loop {
-            if let Some(Some(_)) = calls.answers.get(&number) {
-                break calls.answers.remove(&number).flatten().unwrap_or_default();
-            }
-            let is_late = end.is_some_and(|end| Instant::now() >= end);
-            if calls.is_over || is_late {
-                calls.answers.remove(&number);
-                return Err(io::Error::other("its host cannot be reached"));
-            }
-            calls = match within {
-                None => self
-                    .came
-                    .wait(calls)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(within) => {
-                    let waited = self.came.wait_timeout(calls, within);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-        };
+        let waits =
+            |calls: &mut Calls| !calls.is_over && matches!(calls.answers.get(&number), Some(None));
+        let calls = lock(&self.calls);
+        let within = within.unwrap_or(Duration::MAX);
+        let waited = self.came.wait_timeout_while(calls, within, waits);
+        let mut calls = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let answer = calls.answers.remove(&number).flatten();
         drop(calls);
+        let answer = answer.ok_or_else(|| io::Error::other("its host cannot be reached"))?;
         let number = |at: usize| {
             let bytes = answer.get(at..).and_then(<[u8]>::first_chunk);
             bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -271,12 +257,7 @@ impl Shared {
                 break;
             }
             self.letterbox.bell.silence();
-            if let Some((mut talk, has)) = self.letterbox.take() {
-                let sent = talk.send(&greeting(session, wire.session.received()));
-                if sent.is_ok() {
-                    wire.go_on(talk, has);
-                }
-            }
+            wire.take_new(session, &self.letterbox);
             while let Some(answer) = wire.receive() {
                 self.take(answer);
             }

@@ -267,13 +267,7 @@ mod tests {
         assert_eq!(read.wish.line(), "mount /a b\n");
         for kind in ["make", "directory", "new", "temporary", "remove"] {
             let read = Invitation::read(&text.replace("mount", kind)).unwrap();
-            assert_eq!(
-                read.wish.line(),
-                format!(
-                    "{kind} /a b
-"
-                )
-            );
+            assert_eq!(read.wish.line(), format!("{kind} /a b\n"));
         }
         for wrong in [
             text.replace("/a", "a"),

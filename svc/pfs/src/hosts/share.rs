@@ -6,10 +6,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use fuser::{Config, Session, SessionACL};
-use margay_net_tcp::talk::Talk;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::fuse_device::stand_in;
 
@@ -17,7 +15,7 @@ use super::door::{Entrance, Letterbox};
 use super::locks::{Locks, Waiter};
 use super::requests;
 use super::session::BEFORE;
-use super::wire::{LOOK_EVERY, Wire, greeting, message};
+use super::wire::{LOOK_EVERY, Wire, message};
 use crate::fuse::Mounted;
 use crate::lock::lock;
 
@@ -119,12 +117,11 @@ impl Share {
             letterbox: Arc::clone(&letterbox),
             wanted: Arc::clone(&wanted),
         });
-        // The kernel there has looked at the permissions of who asks.
         let mut config = Config::default();
-        config.acl = SessionACL::All;
         config.n_threads = Some(THREADS);
         let served = std::thread::spawn(move || {
-            // It ends with the other end of the device, as each mount does.
+            // The kernel there has looked at the permissions of who asks. It ends with the other
+            // end of the device, as each mount does.
             let _ =
                 Session::from_fd(mounted, theirs, SessionACL::All, config).and_then(Session::run);
         });
@@ -214,9 +211,7 @@ impl End {
                 break;
             }
             self.letterbox.bell.silence();
-            if let Some((talk, has)) = self.letterbox.take() {
-                self.greet(talk, has);
-            }
+            self.wire.take_new(self.session, &self.letterbox);
             self.hear();
             self.pass_on();
             self.answer(&mut buffer);
@@ -227,13 +222,6 @@ impl End {
         lock(&self.peers.mounts).retain(|place| place.mount != self.session);
         let granted = lock(&self.peers.locks).leave(self.session);
         self.peers.tell(granted);
-    }
-
-    fn greet(&mut self, mut talk: Talk, has: u64) {
-        let sent = talk.send(&greeting(self.session, self.wire.session.received()));
-        if sent.is_ok() {
-            self.wire.go_on(talk, has);
-        }
     }
 
     /// Takes what has come from the host.
@@ -326,6 +314,3 @@ impl End {
         }
     }
 }
-
-/// How long a host is waited for that is to unmount.
-pub const UNMOUNTED_BY_HOST_WITHIN: Duration = Duration::from_secs(20);

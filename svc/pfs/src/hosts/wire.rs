@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use margay_net_tcp::talk::Talk;
 use margay_sys_os::descriptor::PollSet;
 
+use super::door::Letterbox;
 use super::session::{BEFORE, Session};
 
 /// How long the loss of the connection is survived.
@@ -120,6 +121,17 @@ impl Wire {
         {
             let sent = talk.send(&bytes);
             self.look(Some(sent));
+        }
+    }
+
+    /// Takes the connection that a host has made, if there is a new one.
+    pub fn take_new(&mut self, session: u64, letterbox: &Letterbox) {
+        let Some((mut talk, has)) = letterbox.take() else {
+            return;
+        };
+        let sent = talk.send(&greeting(session, self.session.received()));
+        if sent.is_ok() {
+            self.go_on(talk, has);
         }
     }
 
