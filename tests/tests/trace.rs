@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use margay_tests::jobs::{mark, nothing_is_left};
+use margay_tests::jobs::{Built, Job, Words, descendants_named, mark, nothing_is_left, send};
 use margay_tests::{command, program, run, scratch, stage, succeed};
 use serde_json::Value;
 
@@ -480,4 +480,25 @@ fn a_full_disk_does_not_hold_the_program_up() {
         assert_eq!(status, Some(0), "{err}");
         assert!(err.contains("pipe: it is a pipe"), "{err}");
     }
+}
+
+#[test]
+fn a_recorder_that_is_killed_is_named() {
+    let built = Built::mpi("why/stands.c");
+    let folder = scratch();
+    let words = Words::default()
+        .and(stage().join("bin/mpiexec"))
+        .and_all("-timeout 60 -trace")
+        .and(folder.path().join("run.mtrace"))
+        .and_all("-n 2")
+        .and(built.path())
+        .and_all("circle");
+    let mut job = Job::start(&words, 70);
+    job.until("ready", 2);
+    let pid = job.pid();
+    send("KILL", descendants_named(pid, "margay-trace")[0]);
+    send("INT", pid);
+    let err = job.ended_with_nothing_left().err;
+    let said = "mpiexec: the recorder of the job was ended by SIGKILL (killed)";
+    assert!(err.contains(said), "{err}");
 }

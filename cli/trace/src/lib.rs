@@ -117,15 +117,9 @@ fn run(arguments: &[OsString]) -> Result<(), String> {
     }
 }
 
-/// Ctrl-C ends the ranks, and what they did until then is wanted. The launcher says by SIGTERM that
-/// they have ended.
+/// What comes from the launcher and from the terminal.
 fn watch_signals() -> Result<SignalFd, String> {
-    let signals = SignalSet::of(&[
-        signal::SIGINT,
-        signal::SIGTERM,
-        signal::SIGHUP,
-        signal::SIGQUIT,
-    ]);
+    let signals = SignalSet::that_end();
     signals.block();
     SignalFd::new(&signals).map_err(|error| format!("cannot watch for signals: {error}"))
 }

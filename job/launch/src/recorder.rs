@@ -1,11 +1,12 @@
 //! The programs that record a job beside its ranks, for `-trace` and `-profile`. On several hosts
 //! one on each records a part, and one beside the launcher makes a trace of them.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
-use margay_sys_os::signal;
+use margay_sys_os::signal::{self, SIGTERM, SignalSet};
 use margay_sys_shm::segment::Segment;
 
 use crate::plan::{LaunchError, Recording};
@@ -15,6 +16,15 @@ const RECORD: &str = "record";
 const GATHER: &str = "gather";
 /// It records a part, and writes it to its standard output.
 const PART: &str = "--part";
+
+/// The recorder reads its signals from a descriptor: Ctrl-C ends the ranks, and what they did until
+/// then is wanted; SIGTERM says that they have ended. It begins with them blocked, because a job
+/// may end before its recorder has come so far.
+fn command(recording: &Recording) -> Command {
+    let mut command = Command::new(&recording.program);
+    signal::block_in(&mut command, SignalSet::that_end());
+    command
+}
 
 /// Such a program, while it runs.
 #[derive(Debug)]
@@ -29,7 +39,7 @@ impl Recorder {
     pub(crate) fn start(recording: &Recording, segment: &Segment) -> Result<Recorder, LaunchError> {
         let memory = segment.fd().as_fd().try_clone_to_owned();
         let memory = memory.map_err(|error| failed(recording, &error))?;
-        let mut command = Command::new(&recording.program);
+        let mut command = command(recording);
         command.arg(RECORD).args(&recording.arguments);
         let child = command.stdin(Stdio::from(memory)).spawn();
         Ok(Recorder {
@@ -46,7 +56,7 @@ impl Recorder {
         let start = || {
             let memory = segment.fd().as_fd().try_clone_to_owned()?;
             let (reader, writer) = io::pipe()?;
-            let mut command = Command::new(&recording.program);
+            let mut command = command(recording);
             command.args([RECORD, PART]).stdin(Stdio::from(memory));
             let child = command.stdout(writer).spawn()?;
             Ok((Recorder { child, ends: false }, reader.into()))
@@ -63,7 +73,7 @@ impl Recorder {
     ) -> Result<(Recorder, OwnedFd), LaunchError> {
         let start = || {
             let (reader, writer) = io::pipe()?;
-            let mut gatherer = Command::new(&recording.program);
+            let mut gatherer = self::command(recording);
             gatherer.arg(GATHER).args(&recording.arguments);
             gatherer.args(["--ranks", &ranks.to_string()]);
             gatherer.args(["--job", &std::process::id().to_string()]);
@@ -82,15 +92,24 @@ impl Recorder {
     pub(crate) fn end(&mut self) {
         // It may have noticed the end by itself.
         if !self.ends && matches!(self.child.try_wait(), Ok(None)) {
-            let _ = signal::send(self.child.id(), signal::SIGTERM);
+            let _ = signal::send(self.child.id(), SIGTERM);
         }
         self.ends = true;
     }
 
-    /// The job has ended: lets it finish, and waits for that.
-    pub(crate) fn finish(mut self) {
+    /// The job has ended, and all that it wrote is out: lets the recorder finish, and waits for
+    /// that. The user of `launcher` reads what a killed one could not say.
+    pub(crate) fn finish(mut self, launcher: &str) {
         self.end();
-        let _ = self.child.wait();
+        let Some(killed) = self.child.wait().ok().and_then(|status| status.signal()) else {
+            return;
+        };
+        let (name, meaning) = signal::describe(killed);
+        let _ = writeln!(
+            io::stderr(),
+            "{launcher}: the recorder of the job was ended by {name} ({meaning}): the trace or the \
+             profile is not complete, or missing; run the job again"
+        );
     }
 }
 

@@ -65,7 +65,7 @@ pub fn run(job: &Job, spawner: Option<Spawner>, turns: Option<Turns>) -> Result<
     launcher.spawner = spawner;
     launcher.serve();
     if let Some(recorder) = launcher.recorder.take() {
-        recorder.finish();
+        recorder.finish(&job.launcher);
     }
     Ok(launcher.verdict.status())
 }

@@ -65,6 +65,12 @@ impl SignalSet {
         SignalSet(set)
     }
 
+    /// The set of those by which terminals, users and launchers end a program.
+    #[must_use]
+    pub fn that_end() -> SignalSet {
+        Self::of(&[SIGHUP, SIGINT, SIGQUIT, SIGTERM])
+    }
+
     /// The set of all signals.
     #[must_use]
     pub fn all() -> SignalSet {
@@ -124,6 +130,18 @@ pub fn take_defaults_in(command: &mut Command) -> &mut Command {
             // Those that cannot be changed, and numbers without a signal, give an error that
             // changes nothing.
             (1..libc::SIGRTMIN()).for_each(take_default);
+            Ok(())
+        })
+    }
+}
+
+/// Has what the command starts begin with these signals blocked, so that none that comes before it
+/// is ready ends it. Rust's `Command` unblocks all otherwise.
+pub fn block_in(command: &mut Command, signals: SignalSet) -> &mut Command {
+    // SAFETY: between fork and exec only an async-signal-safe call is made.
+    unsafe {
+        command.pre_exec(move || {
+            signals.block();
             Ok(())
         })
     }
@@ -275,6 +293,19 @@ mod tests {
         assert!(ignored(&mut Command::new("cat")));
         assert!(!ignored(take_defaults_in(&mut Command::new("cat"))));
         take_default(SIGXFSZ);
+    }
+
+    #[test]
+    fn a_command_can_begin_with_signals_blocked() {
+        let blocked = |command: &mut Command| {
+            let output = command.arg("/proc/self/status").output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let line = text.lines().find(|l| l.starts_with("SigBlk:")).unwrap();
+            u64::from_str_radix(line[7..].trim(), 16).unwrap() & (1 << (SIGTERM - 1)) != 0
+        };
+        assert!(!blocked(&mut Command::new("cat")));
+        let signals = SignalSet::of(&[SIGTERM]);
+        assert!(blocked(block_in(&mut Command::new("cat"), signals)));
     }
 
     #[test]
