@@ -152,9 +152,13 @@ fn programs_that_are_only_slow_are_left_alone() {
 fn a_rank_that_was_stopped_while_it_waited_is_left_alone() {
     let built = stands();
     let mut job = start(&built, "-deadlock end", 2, "stopped");
-    let waiter = job.ranks_when_ready(2)[1];
+    let ranks = job.ranks_when_ready(2);
+    let [sender, waiter] = ranks[..] else {
+        panic!("{ranks:?}")
+    };
     job.shown(|job| job["rank"][1]["state"] == "waiting");
     send("STOP", waiter);
+    send("USR1", sender);
     std::thread::sleep(Duration::from_secs(7));
     send("CONT", waiter);
     let Ended { status, err, .. } = job.ended();

@@ -1,6 +1,7 @@
 /* Programs that stand still for ever, and others that only seem to, for each way a word. */
 #include <mpi.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +89,10 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
     int level, flag = 0;
+    sigset_t usr1;
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &usr1, NULL);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -180,9 +185,10 @@ int main(int argc, char **argv)
             }
         }
     } else if (!strcmp(what, "stopped")) {
-        /* The test stops rank 1 while it waits, and rank 0 has sent and gone. */
+        /* The test stops rank 1 while it waits, and has rank 0 send and go. */
         if (rank == 0) {
-            sleep(2);
+            int signal;
+            sigwait(&usr1, &signal);
             send(1, 0);
             MPI_Finalize();
             return 0;
