@@ -6,12 +6,13 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use cargo_metadata::Message;
+use cargo_metadata::{Message, MetadataCommand};
 
 use crate::workspace;
 
@@ -113,10 +114,7 @@ fn programs() -> Result<Vec<Program>> {
     if !status.success() {
         bail!("the tests cannot be built: {status}");
     }
-    let mut command = self::cargo();
-    command.args(["test", "--workspace", "--doc"]);
-    let name = "doc tests".to_owned();
-    all.push(Program { name, command });
+    all.extend(doc_tests()?);
     all.sort_by_key(|program| {
         let name = &program.name;
         (
@@ -126,6 +124,60 @@ fn programs() -> Result<Vec<Program>> {
         )
     });
     Ok(all)
+}
+
+/// Runs the doc tests of the crates that have some. Rustdoc takes half a second to find that a crate
+/// has none.
+fn doc_tests() -> Result<Option<Program>> {
+    let metadata = MetadataCommand::new()
+        .current_dir(workspace())
+        .no_deps()
+        .exec()?;
+    let mut command = cargo();
+    command.args(["test", "--doc"]);
+    let mut names = Vec::new();
+    for package in &metadata.packages {
+        let libraries = (package.targets.iter()).filter(|target| target.is_lib() && target.doctest);
+        for library in libraries {
+            let root = library.src_path.as_std_path();
+            if has_doc_tests(root.parent().context("a crate's folder")?)? {
+                command.args(["-p", package.name.as_str()]);
+                names.push(package.name.to_string());
+            }
+        }
+    }
+    let name = format!("doc tests of {}", names.join(", "));
+    Ok((!names.is_empty()).then_some(Program { name, command }))
+}
+
+fn has_doc_tests(sources: &Path) -> Result<bool> {
+    for entry in std::fs::read_dir(sources)? {
+        let path = entry?.path();
+        let found = if path.is_dir() {
+            has_doc_tests(&path)?
+        } else {
+            path.extension() == Some("rs".as_ref())
+                && tests_in_docs(&std::fs::read_to_string(path)?)
+        };
+        if found {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a block in a doc comment is one that rustdoc runs or compiles.
+fn tests_in_docs(source: &str) -> bool {
+    let mut is_in_block = false;
+    source.lines().any(|line| {
+        let line = line.trim_start();
+        let doc = line.strip_prefix("//!").or(line.strip_prefix("///"));
+        let Some(language) = doc.and_then(|doc| doc.trim_start().strip_prefix("```")) else {
+            return false;
+        };
+        is_in_block = !is_in_block;
+        is_in_block && language.trim() != "text"
+    })
 }
 
 fn shell(line: &str) -> Program {
@@ -242,6 +294,24 @@ mod tests {
         };
         let said = conclude(run_all(vec![missing], 1)).unwrap_err().to_string();
         assert!(said.contains("cannot be started"), "{said}");
+    }
+
+    #[test]
+    fn doc_tests_are_found_in_doc_comments_alone() {
+        for (source, wanted) in [
+            ("//! ```\n//! f();\n//! ```\n", true),
+            ("    /// ```no_run\n    /// f();\n    /// ```\n", true),
+            ("/// ```text\n/// f()\n/// ```\nfn f() {}\n", false),
+            (
+                "/// ```text\n/// a\n/// ```\n/// ```\n/// f();\n/// ```\n",
+                true,
+            ),
+            ("// ```\nlet text = \"```\";\n", false),
+        ] {
+            assert_eq!(tests_in_docs(source), wanted, "{source}");
+        }
+        let found = doc_tests().unwrap().unwrap();
+        assert!(found.name.contains("margay-run-threads"), "{}", found.name);
     }
 
     #[test]

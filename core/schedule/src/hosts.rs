@@ -6,6 +6,10 @@
 //! ranks. That is rank order where the ranks of each host follow each other; elsewhere, operations
 //! that do not commute are not divided.
 
+mod blocks;
+
+pub use blocks::{hosts_alltoall, hosts_gather, hosts_scatter};
+
 use crate::allgather::{allgather, allgatherv};
 use crate::allreduce::allreduce;
 use crate::args::{Block, Part, Ranks, Reduction};

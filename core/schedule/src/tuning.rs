@@ -50,6 +50,9 @@ pub struct Tuning {
     /// A reduction whose result is scattered takes log2(p) rounds up to this many bytes in all;
     /// above, all exchange their parts directly.
     pub reduce_scatter_short: u64,
+    /// Where ranks are on several hosts, blocks that amount to at most this many bytes for the ranks
+    /// of a host are collected there before they go to another one.
+    pub hosts_blocks: u64,
     /// Bytes of temporaries for receiving operands ahead of their use; beyond, receives wait for
     /// their turn.
     pub operands_ahead: u64,
@@ -73,6 +76,7 @@ impl Default for Tuning {
             allreduce_long: 16 << 10,
             allreduce_ring: 512 << 10,
             reduce_scatter_short: 16 << 10,
+            hosts_blocks: 64 << 10,
             operands_ahead: 256 << 10,
         }
     }

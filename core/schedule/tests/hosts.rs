@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use fastrand::Rng;
 use margay_core_schedule::{
-    Block, Hosts, Ranks, Reduction, Schedule, hosts_allgather, hosts_allreduce, hosts_barrier,
-    hosts_bcast, hosts_reduce,
+    Block, Hosts, Ranks, Reduction, Schedule, hosts_allgather, hosts_allreduce, hosts_alltoall,
+    hosts_barrier, hosts_bcast, hosts_gather, hosts_reduce, hosts_scatter,
 };
 use sim::{Layout, Mode, Process, check_hazards, for_all, for_sizes, run, run_data, world};
 
@@ -163,15 +163,9 @@ fn bcast_gives_everybody_the_root_s_data() {
 #[test]
 fn allgather_collects_blocks_everywhere() {
     for_sizes(&mut |size, tuning, mode, rng| {
-        let divisors = (2..size).filter(|hosts| size.is_multiple_of(*hosts));
-        for count in divisors.take(3) {
-            let hosts = Hosts::new((0..size).map(|rank| rank / (size / count))).unwrap();
-            assert!(hosts.is_even() && hosts.is_blocked());
+        for hosts in equal_hosts(size) {
             let (bytes, in_place) = (rng.usize(..4), rng.bool());
-            let block = Block {
-                count: bytes as i64,
-                bytes: bytes as u64,
-            };
+            let block = block(bytes);
             let value = |rank: u32, at: usize| u64::from(rank) << 20 | at as u64;
             let processes = world(size, |Ranks { rank, .. }| {
                 let own: Vec<u64> = (0..bytes).map(|at| value(rank, at)).collect();
@@ -187,7 +181,111 @@ fn allgather_collects_blocks_everywhere() {
                 .flat_map(|rank| (0..bytes).map(move |at| value(rank, at)))
                 .collect();
             for process in run_data(processes, None, mode, rng) {
-                assert_eq!(process.recv, wanted, "{count} hosts, {size} ranks");
+                assert_eq!(
+                    process.recv,
+                    wanted,
+                    "{} hosts, {size} ranks",
+                    hosts.count()
+                );
+            }
+        }
+    });
+}
+
+/// Equal numbers of ranks on each host, which follow each other: several divisions of `size`.
+fn equal_hosts(size: u32) -> impl Iterator<Item = Hosts> {
+    let divisors = (2..size).filter(move |hosts| size.is_multiple_of(*hosts));
+    divisors.take(3).map(move |count| {
+        let hosts = Hosts::new((0..size).map(|rank| rank / (size / count))).unwrap();
+        assert!(hosts.is_even() && hosts.is_blocked());
+        hosts
+    })
+}
+
+/// Blocks of so many bytes, in which an element is a byte.
+fn block(bytes: usize) -> Block {
+    Block {
+        count: bytes as i64,
+        bytes: bytes as u64,
+    }
+}
+
+/// What byte `at` of the block from one rank to another is.
+fn byte(from: u32, to: u32, at: usize) -> u64 {
+    u64::from(from) << 40 | u64::from(to) << 20 | at as u64
+}
+
+fn row(pairs: impl Iterator<Item = (u32, u32)>, bytes: usize) -> Vec<u64> {
+    pairs
+        .flat_map(|(from, to)| (0..bytes).map(move |at| byte(from, to, at)))
+        .collect()
+}
+
+#[test]
+fn gather_and_scatter_move_blocks_from_and_to_the_root() {
+    for_all(&mut |size, root, tuning, mode, rng| {
+        for hosts in equal_hosts(size) {
+            let bytes = rng.usize(..4);
+            let in_place = rng.bool();
+            let own = |rank: u32, to: bool| match to {
+                true => row([(rank, root)].into_iter(), bytes),
+                false => row([(root, rank)].into_iter(), bytes),
+            };
+            let untouched = |ranks: u32| vec![u64::MAX; bytes * ranks as usize];
+            let gathered = row((0..size).map(|rank| (rank, root)), bytes);
+            let blocks = (block(bytes), block(bytes));
+            let processes = world(size, |Ranks { rank, .. }| {
+                let is_own = in_place && rank == root;
+                let mut recv = untouched(if rank == root { size } else { 0 });
+                if is_own {
+                    recv[bytes * root as usize..][..bytes].copy_from_slice(&own(root, true));
+                }
+                let send = if is_own { vec![] } else { own(rank, true) };
+                let schedule = hosts_gather(rank, &hosts, root, blocks, is_own, tuning);
+                Process::new(schedule, (send, Layout::BYTE), (recv, Layout::BYTE))
+            });
+            let done = run_data(processes, None, mode, rng);
+            assert_eq!(done[root as usize].recv, gathered, "root {root} of {size}");
+            let dealt = row((0..size).map(|rank| (root, rank)), bytes);
+            let processes = world(size, |Ranks { rank, .. }| {
+                let is_own = in_place && rank == root;
+                let send = if rank == root { dealt.clone() } else { vec![] };
+                let recv = untouched(u32::from(!is_own));
+                let schedule = hosts_scatter(rank, &hosts, root, blocks, is_own, tuning);
+                Process::new(schedule, (send, Layout::BYTE), (recv, Layout::BYTE))
+            });
+            for (rank, process) in (0..).zip(run_data(processes, None, mode, rng)) {
+                if !(in_place && rank == root) {
+                    assert_eq!(process.recv, own(rank, false), "root {root} of {size}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn alltoall_gives_each_rank_its_block_of_every_rank() {
+    for_sizes(&mut |size, tuning, mode, rng| {
+        for hosts in equal_hosts(size) {
+            let (bytes, in_place) = (rng.usize(..4), rng.bool());
+            let blocks = (block(bytes), block(bytes));
+            let processes = world(size, |Ranks { rank, .. }| {
+                let own = row((0..size).map(|to| (rank, to)), bytes);
+                let (send, recv) = match in_place {
+                    true => (vec![], own),
+                    false => (own, vec![u64::MAX; bytes * size as usize]),
+                };
+                let schedule = hosts_alltoall(rank, &hosts, blocks, in_place, tuning);
+                Process::new(schedule, (send, Layout::BYTE), (recv, Layout::BYTE))
+            });
+            for (rank, process) in (0..).zip(run_data(processes, None, mode, rng)) {
+                let wanted = row((0..size).map(|from| (from, rank)), bytes);
+                assert_eq!(
+                    process.recv,
+                    wanted,
+                    "{} hosts, {size} ranks",
+                    hosts.count()
+                );
             }
         }
     });

@@ -13,7 +13,7 @@ mod common;
 use common::{SCHEDULES, rendezvous};
 
 /// Programs for each size of pool.
-const PROGRAMS: u64 = 2000;
+const PROGRAMS: u64 = 1000;
 /// Roughly the executions of leaves in one program.
 const WORK: u64 = 4000;
 /// A program that takes longer hangs.

@@ -214,6 +214,91 @@ static void gathers(int count)
     }
 }
 
+static int between(int from, int to, int at)
+{
+    return from * 10007 + to * 101 + at % 97;
+}
+
+/* `ints` has each integer followed by one that nobody may touch, if `step` is 2. */
+static void expect(const int *ints, int step, int from, int to, int count)
+{
+    for (int at = 0; at < count; at++)
+        if (ints[at * step] != between(from, to, at) || (step == 2 && ints[at * step + 1] != -1)) {
+            CHECK(!"the block of one rank for another");
+            return;
+        }
+}
+
+static void put(int *ints, int step, int from, int to, int count)
+{
+    for (int at = 0; at < count; at++)
+        ints[at * step] = between(from, to, at);
+}
+
+/* A block for each rank: 0 to 2 as in sums(), in place, and into a type with gaps. */
+static void blocks(int count)
+{
+    MPI_Datatype sparse;
+    MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &sparse);
+    MPI_Type_commit(&sparse);
+    for (int way = 0; way < 5; way++) {
+        MPI_Request request;
+        int step = way == 4 ? 2 : 1, in_place = way == 3, wait = way == 1 || way == 2;
+        MPI_Datatype type = step == 2 ? sparse : MPI_INT;
+        int *got = step == 2 ? gaps : in;
+        size_t block = (size_t)count * step;
+        for (int root = 0; root < size; root++) {
+            int is_root = rank == root;
+            const void *from = in_place && is_root ? MPI_IN_PLACE : out;
+            int *all = is_root ? got : NULL;
+            put(out, 1, rank, root, count);
+            memset(got, 0xff, sizeof *got * block * size);
+            if (in_place && is_root)
+                put(got + rank * block, 1, rank, root, count);
+            if (way == 1)
+                MPI_Igather(from, count, MPI_INT, all, count, type, root, comm, &request);
+            else if (way == 2)
+                MPI_Gather_init(from, count, MPI_INT, all, count, type, root, comm, MPI_INFO_NULL, &request);
+            else
+                MPI_Gather(from, count, MPI_INT, all, count, type, root, comm);
+            if (wait)
+                completed(&request, way == 2);
+            for (int other = 0; is_root && other < size; other++)
+                expect(got + other * block, step, other, root, count);
+
+            void *to = in_place && is_root ? MPI_IN_PLACE : got;
+            for (int other = 0; is_root && other < size; other++)
+                put(out + other * count, 1, root, other, count);
+            memset(got, 0xff, sizeof *got * block);
+            if (way == 1)
+                MPI_Iscatter(out, count, MPI_INT, to, count, type, root, comm, &request);
+            else if (way == 2)
+                MPI_Scatter_init(out, count, MPI_INT, to, count, type, root, comm, MPI_INFO_NULL, &request);
+            else
+                MPI_Scatter(out, count, MPI_INT, to, count, type, root, comm);
+            if (wait)
+                completed(&request, way == 2);
+            if (!(in_place && is_root))
+                expect(got, step, root, rank, count);
+        }
+        const void *from = in_place ? MPI_IN_PLACE : out;
+        memset(got, 0xff, sizeof *got * block * size);
+        for (int other = 0; other < size; other++)
+            put((in_place ? got : out) + other * count, 1, rank, other, count);
+        if (way == 1)
+            MPI_Ialltoall(from, count, MPI_INT, got, count, type, comm, &request);
+        else if (way == 2)
+            MPI_Alltoall_init(from, count, MPI_INT, got, count, type, comm, MPI_INFO_NULL, &request);
+        else
+            MPI_Alltoall(from, count, MPI_INT, got, count, type, comm);
+        if (wait)
+            completed(&request, way == 2);
+        for (int other = 0; other < size; other++)
+            expect(got + other * block, step, other, rank, count);
+    }
+    MPI_Type_free(&sparse);
+}
+
 /* Nobody leaves before all have come, and operations that are under way together do not mix. */
 static void together(void)
 {
@@ -250,6 +335,8 @@ static void all(MPI_Comm of)
         }
         if (count > 0 && count * size <= MOST)
             gathers(count);
+        if (count * size <= MOST)
+            blocks(count);
     }
     together();
 }

@@ -456,6 +456,7 @@ pub fn tunings() -> Vec<Tuning> {
         allreduce_long: u64::MAX,
         allreduce_ring: u64::MAX,
         reduce_scatter_short: u64::MAX,
+        hosts_blocks: u64::MAX,
         ..Tuning::default()
     };
     let long = Tuning {
@@ -472,6 +473,7 @@ pub fn tunings() -> Vec<Tuning> {
         allreduce_long: 0,
         allreduce_ring: u64::MAX,
         reduce_scatter_short: 0,
+        hosts_blocks: 0,
         operands_ahead: 0,
         ..Tuning::default()
     };

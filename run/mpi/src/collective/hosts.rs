@@ -10,9 +10,12 @@
 //! Nonblocking and persistent operations, and those of the program's reductions, are divided in the
 //! same way, but as one schedule of messages (`core/schedule`'s `hosts`).
 
+mod blocks;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use margay_core_schedule::Tuning;
 use margay_run_engine::{Data, ReqId, copy};
 use margay_sys_os::user::Mem;
 
@@ -77,6 +80,7 @@ impl Mpi {
             return Ok(false);
         };
         let hosts = &division.hosts;
+        let tuning = &Tuning::default();
         let divided = Divided {
             mpi: self,
             comm,
@@ -101,6 +105,23 @@ impl Mpi {
             }
             O::Allgather { send, recv } if hosts.is_blocked() && hosts.is_even() => {
                 divided.allgather(send.as_ref(), recv)?;
+            }
+            O::Gather {
+                send,
+                recv,
+                root: Root::Rank(root),
+            } if hosts.collect_blocks(operation.own_bytes(), tuning) => {
+                divided.gather(send.as_ref(), recv.as_ref(), *root)?;
+            }
+            O::Scatter {
+                send,
+                recv,
+                root: Root::Rank(root),
+            } if hosts.collect_blocks(operation.own_bytes(), tuning) => {
+                divided.scatter(send.as_ref(), recv.as_ref(), *root)?;
+            }
+            O::Alltoall { send, recv } if hosts.collect_blocks(operation.own_bytes(), tuning) => {
+                divided.alltoall(send.as_ref(), recv)?;
             }
             _ => return Ok(false),
         }

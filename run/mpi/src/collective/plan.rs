@@ -151,6 +151,26 @@ fn divided_schedule(
         O::Allgather { send, recv } if hosts.is_blocked() && hosts.is_even() => {
             schedule::hosts_allgather(rank, hosts, recv.block(), send.is_none(), tuning)
         }
+        O::Gather {
+            send,
+            recv,
+            root: Root::Rank(root),
+        } if *root < size && hosts.collect_blocks(operation.own_bytes(), tuning) => {
+            let blocks = (block(send), block(recv));
+            schedule::hosts_gather(rank, hosts, *root, blocks, send.is_none(), tuning)
+        }
+        O::Scatter {
+            send,
+            recv,
+            root: Root::Rank(root),
+        } if *root < size && hosts.collect_blocks(operation.own_bytes(), tuning) => {
+            let blocks = (block(send), block(recv));
+            schedule::hosts_scatter(rank, hosts, *root, blocks, recv.is_none(), tuning)
+        }
+        O::Alltoall { send, recv } if hosts.collect_blocks(operation.own_bytes(), tuning) => {
+            let blocks = (block(send), recv.block());
+            schedule::hosts_alltoall(rank, hosts, blocks, send.is_none(), tuning)
+        }
         _ => return None,
     })
 }
