@@ -56,6 +56,36 @@ fn a_slow_network_is_slow_and_nothing_else() {
     streams(&hosts, "-encrypt", 3, 2_000_000);
 }
 
+/// Each host lets connections in at one port. The ranks find their way when the port is named, and
+/// else the report says what would.
+#[test]
+fn one_port_through_the_firewall_is_enough() {
+    let Some(hosts) = Hosts::make(3) else { return };
+    for host in ["1", "2", "3"] {
+        for line in [
+            "add table inet wall",
+            "add chain inet wall in { type filter hook input priority 0 ; }",
+            "add rule inet wall in tcp flags & (syn|ack) == syn tcp dport != 41000 drop",
+        ] {
+            let line = format!("ip netns exec @h{host} nft {line}");
+            if !hosts.works(&line) {
+                println!("note: '{line}' does not work here: a firewall is not tested");
+                return;
+            }
+        }
+    }
+    let built = Built::mpi("mpi/hosts.c");
+    let words = hosts.mpiexec("-ppn 1 -n 3 -port-range 41000:41000");
+    let said = words.and(built.path()).and_all("1").succeed(110);
+    assert_eq!(said.matches("is content").count(), 3, "{said}");
+    let words = hosts.mpiexec("-ppn 1 -n 3").and(built.path()).and_all("1");
+    let end = Job::start(&words, 100).ended_with_nothing_left();
+    assert_eq!(end.status.code(), Some(1), "{}", end.err);
+    for said in ["cannot reach rank", "-port-range names the ports"] {
+        assert!(end.err.contains(said), "{}", end.err);
+    }
+}
+
 /// The process of a cable; it ends with the value.
 struct Cable(Child);
 
