@@ -126,8 +126,8 @@ fn programs() -> Result<Vec<Program>> {
     Ok(all)
 }
 
-/// Runs the doc tests of the crates that have some. Rustdoc takes half a second to find that a crate
-/// has none.
+/// Runs the doc tests of the crates that have some. Rustdoc takes half a second to find that a
+/// crate has none.
 fn doc_tests() -> Result<Option<Program>> {
     let metadata = MetadataCommand::new()
         .current_dir(workspace())

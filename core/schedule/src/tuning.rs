@@ -50,8 +50,8 @@ pub struct Tuning {
     /// A reduction whose result is scattered takes log2(p) rounds up to this many bytes in all;
     /// above, all exchange their parts directly.
     pub reduce_scatter_short: u64,
-    /// Where ranks are on several hosts, blocks that amount to at most this many bytes for the ranks
-    /// of a host are collected there before they go to another one.
+    /// Where ranks are on several hosts, blocks that amount to at most this many bytes for all
+    /// ranks of a host are collected there before they go to another one.
     pub hosts_blocks: u64,
     /// Bytes of temporaries for receiving operands ahead of their use; beyond, receives wait for
     /// their turn.

@@ -202,7 +202,7 @@ fn equal_hosts(size: u32) -> impl Iterator<Item = Hosts> {
     })
 }
 
-/// Blocks of so many bytes, in which an element is a byte.
+/// Blocks of `bytes`, in which an element is a byte.
 fn block(bytes: usize) -> Block {
     Block {
         count: bytes as i64,

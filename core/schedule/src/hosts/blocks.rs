@@ -121,8 +121,8 @@ pub fn hosts_scatter(
 }
 
 /// As [`alltoall`](crate::alltoall): within its host each rank gets what is for its counterparts on
-/// all hosts, and exchanges that with them. A rank sends `ranks of a host + hosts - 2` messages, and
-/// all ranks send equally many.
+/// all hosts, and exchanges that with them. All ranks send equally many messages: one to each other
+/// rank of the host, and one to each other host.
 pub fn hosts_alltoall(
     rank: u32,
     hosts: &Hosts,
@@ -177,17 +177,23 @@ pub fn hosts_alltoall(
 }
 
 impl Hosts {
-    /// Whether blocks of `bytes` go host by host: the ranks of each host follow each other, all
-    /// hosts have equally many, and moving the blocks within the hosts costs less than the messages
-    /// that it saves. The same on all ranks.
-    pub fn collect_blocks(&self, bytes: u64, tuning: &Tuning) -> bool {
+    /// Whether the blocks of an all-to-all go host by host: the ranks of each host follow each
+    /// other, all hosts have equally many, and moving the blocks within the hosts costs less than
+    /// the messages that it saves. The same on all ranks.
+    pub fn exchange_blocks(&self, bytes: u64, tuning: &Tuning) -> bool {
         let of_a_host = self.members(0).len() as u64 * bytes;
         self.is_blocked() && self.is_even() && of_a_host <= tuning.hosts_blocks
+    }
+
+    /// The same of a gather and a scatter. Short blocks go along a tree of all ranks, which nobody
+    /// waits for but those on the way.
+    pub fn collect_blocks(&self, bytes: u64, tuning: &Tuning) -> bool {
+        bytes > tuning.gather_tree && self.exchange_blocks(bytes, tuning)
     }
 }
 
 impl Block {
-    /// The blocks of so many ranks that follow each other.
+    /// The blocks of `ranks` that follow each other.
     pub(crate) fn of(self, ranks: u32) -> Block {
         Block {
             count: self.count * i64::from(ranks),

@@ -120,7 +120,7 @@ impl Mpi {
             } if hosts.collect_blocks(operation.own_bytes(), tuning) => {
                 divided.scatter(send.as_ref(), recv.as_ref(), *root)?;
             }
-            O::Alltoall { send, recv } if hosts.collect_blocks(operation.own_bytes(), tuning) => {
+            O::Alltoall { send, recv } if hosts.exchange_blocks(operation.own_bytes(), tuning) => {
                 divided.alltoall(send.as_ref(), recv)?;
             }
             _ => return Ok(false),

@@ -167,7 +167,7 @@ fn divided_schedule(
             let blocks = (block(send), block(recv));
             schedule::hosts_scatter(rank, hosts, *root, blocks, recv.is_none(), tuning)
         }
-        O::Alltoall { send, recv } if hosts.collect_blocks(operation.own_bytes(), tuning) => {
+        O::Alltoall { send, recv } if hosts.exchange_blocks(operation.own_bytes(), tuning) => {
             let blocks = (block(send), recv.block());
             schedule::hosts_alltoall(rank, hosts, blocks, send.is_none(), tuning)
         }

@@ -100,7 +100,7 @@ impl Divided<'_> {
         self.step(local, &within, tags[1])
     }
 
-    /// One block of so many.
+    /// One block of `ranks`.
     fn part_of(&self, all: &Operand, ranks: u32) -> Operand {
         Operand {
             count: all.count / u64::from(ranks),
