@@ -45,7 +45,7 @@ mod operation;
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::layout::{BOARDS, BoardEntry};
 use crate::segment::Segment;
@@ -71,6 +71,9 @@ pub struct Board {
     /// is copied would wait for the stores before.
     progress: AtomicU32,
 }
+
+/// The marks of at most this number of ranks are looked at faster than what somebody else has seen.
+const FEW: u32 = 16;
 
 /// In a state: the operation is in progress, and its [`Operation`] exists.
 const IN_PROGRESS: u64 = 1;
@@ -226,7 +229,9 @@ impl Board {
 
     #[inline]
     fn have_all_put(&self, n: u64) -> bool {
-        (0..self.ranks).all(|rank| self.has_put(rank, n))
+        let is_known =
+            || self.ranks > FEW && self.shared().room.reached.load(Ordering::Acquire) >= n;
+        is_known() || (0..self.ranks).all(|rank| self.has_put(rank, n))
     }
 
     /// Wakes those of `worlds` (world ranks) that sleep.
@@ -234,6 +239,22 @@ impl Board {
     pub fn wake(&self, worlds: impl Iterator<Item = u32>) {
         for world in worlds {
             self.segment.wake(world);
+        }
+    }
+
+    /// Wakes the ranks that [wait for room](Operation::wait_for_room), after this one was the last
+    /// to arrive. `world` gives the world rank of a rank of the board.
+    pub fn make_room(&self, world: impl Fn(u32) -> Option<u32>) {
+        // After the marks of all: see `wait_for_room`.
+        fence(Ordering::SeqCst);
+        let words = self.ranks.div_ceil(64);
+        for (word, waiting) in (0..words).zip(&self.shared().room.waiting) {
+            if waiting.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let bits = waiting.swap(0, Ordering::Relaxed);
+            let ranks = (0..64).filter(|bit| bits >> bit & 1 != 0);
+            self.wake(ranks.filter_map(|bit| world(64 * word + bit)));
         }
     }
 
@@ -483,6 +504,83 @@ mod tests {
             assert!(late == 5 || is_refused(|| _ = op.stage(8, |bytes| bytes.fill(1))));
         }
         assert_eq!(held, [0; 8]);
+    }
+
+    /// One rank is ahead, and sleeps until the slowest has come as far as it must.
+    #[test]
+    fn the_last_to_arrive_makes_room() {
+        let segment = segment();
+        let [a, b] = pair(&segment, 5);
+        std::thread::scope(|scope| {
+            let (ahead, at) = (&segment, &a);
+            let count = scope.spawn(move || {
+                let mut woken = 0;
+                for _ in 0..200 {
+                    let op = at.begin().unwrap();
+                    let may = || {
+                        op.may_put() || {
+                            op.wait_for_room();
+                            op.may_put()
+                        }
+                    };
+                    while !may() {
+                        // Nobody else ends this sleep.
+                        ahead.registry().event_count(0).sleep(u64::MAX, may);
+                        woken += 1;
+                    }
+                    op.put(0, |_| {});
+                    let _ = op.arrive();
+                }
+                woken
+            });
+            for n in 0..200 {
+                if n % 16 == 0 {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                let op = b.begin().unwrap();
+                while !op.may_put() {
+                    std::thread::yield_now();
+                }
+                op.put(0, |_| {});
+                if op.arrive() {
+                    b.make_room(Some);
+                }
+            }
+            assert!(count.join().unwrap() > 0, "it was never ahead");
+        });
+    }
+
+    #[test]
+    fn what_the_last_has_seen_all_know() {
+        let ranks = FEW + 1;
+        let segment = Arc::new(
+            Segment::create(Sizes {
+                ranks,
+                heap_bytes: 64 << 20,
+                arena_bytes: 1 << 21,
+            })
+            .unwrap(),
+        );
+        let boards: Vec<Board> = (0..ranks)
+            .map(|me| Board::open(&segment, 7, ranks, me).unwrap())
+            .collect();
+        for n in 1..3 * DEPTH {
+            for board in &boards {
+                let op = board.begin().unwrap();
+                assert!(op.may_put());
+                op.put(0, |_| {});
+                let last = op.arrive();
+                assert_eq!(last, board.me() == ranks - 1);
+            }
+            assert_eq!(boards[0].shared().room.reached.load(Ordering::Relaxed), n);
+        }
+        for _ in 0..DEPTH - 1 {
+            boards[0].begin().unwrap().put(0, |_| {});
+        }
+        assert!(
+            !boards[0].begin().unwrap().may_put(),
+            "the others are behind"
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::owner::OwnerLock;
 use crate::waits::WaitList;
 
 /// The version of everything that lies in the segment. A changed layout gets a new version.
-pub const VERSION: u8 = 8;
+pub const VERSION: u8 = 9;
 
 /// `MARGAY` and the format's version in the last byte.
 pub const MAGIC: u64 = u64::from_ne_bytes([b'M', b'A', b'R', b'G', b'A', b'Y', 0, VERSION]);
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn header_and_cell_are_as_drawn() {
         assert_eq!(size_of::<Header>(), 704);
-        assert_eq!(MAGIC.to_ne_bytes(), *b"MARGAY\0\x08");
+        assert_eq!(MAGIC.to_ne_bytes(), *b"MARGAY\0\x09");
         let header = [
             (offset_of!(Header, magic), 0),
             (offset_of!(Header, ranks), 8),

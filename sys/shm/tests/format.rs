@@ -1,4 +1,4 @@
-//! Reads a segment of version 8 that was put together byte by byte from `docs/segment.md`, with
+//! Reads a segment of version 9 that was put together byte by byte from `docs/segment.md`, with
 //! nothing of the code that writes segments: a change of the layout shows here, and asks for a new
 //! version.
 
@@ -66,10 +66,10 @@ impl Image {
     }
 }
 
-/// The header of version 8.
+/// The header of version 9.
 fn header() -> Image {
     let image = Image::new();
-    image.bytes(0, b"MARGAY\0\x08");
+    image.bytes(0, b"MARGAY\0\x09");
     image.u32(8, RANKS as u32);
     image.u32(12, 16);
     image.u64(16, HEAP_END + RANKS * ARENA_BYTES);
@@ -348,7 +348,7 @@ fn a_board_is_found_in_the_table_and_read() {
     // Rank 0 has a board and has put its part of operations 1 to 6: eight bytes in the last, and it
     // has staged some more and arrived. Rank 1 has left no trace but the result of operation 5.
     // Four operations have places of their own: operation 6 has the third, 5 the second.
-    let slots = BOARD + 20_992;
+    let slots = BOARD + 25_216;
     let rank_1 = slots + 4 * 4096;
     let stages = slots + 8 * 4096;
     let staged = 1 << 63;
@@ -411,7 +411,7 @@ fn other_versions_are_refused_by_name() {
         let image = header();
         image.bytes(7, &[version]);
         let error = Segment::join(OwnedFd::from(image.0)).unwrap_err();
-        let report = format!("its format has version {version}, this one reads version 8");
+        let report = format!("its format has version {version}, this one reads version 9");
         assert!(error.to_string().contains(&report), "{error}");
         assert!(error.to_string().contains("the same Margay"), "{error}");
     }

@@ -4,6 +4,7 @@ use margay_sys_os::user::Mem;
 use margay_sys_os::{cma, cpu};
 use margay_sys_shm::board::Operation;
 
+use super::exchange::Awaited;
 use super::{
     Blocks, Cause, Channel, Combination, Disagreement, Kind, Share, TAG_BYTES, Tag, put, read,
 };
@@ -163,14 +164,15 @@ impl Channel {
         if let Some(source) = source {
             let exposed = expose(source);
             put(&op, tag, 16, |slot| write_address(slot, exposed.address));
-            self.wake();
+            self.tell_of(&op, Awaited::Nobody, Some(root));
             drop(op);
             let end = self.begin(rank)?;
             put(&end, tag, 0, |_| {});
+            self.tell_of(&end, Awaited::AllAlone, Some(root));
             return self.wait_for_all(rank, &end);
         }
         put(&op, tag, 0, |_| {});
-        self.wake();
+        self.tell_of(&op, Awaited::One(root), Some(root));
         self.wait(rank, Some(root), || op.has_put(root))?;
         let agreed = read(&op, root, tag, 16).map(|_| ());
         let mut unreadable = None;
@@ -180,8 +182,10 @@ impl Channel {
         drop(op);
         // The root waits for this before its buffer is free again; nobody else has to.
         // Who disagrees says so as well, and stays in step with the others.
-        put(&self.begin(rank)?, tag, 0, |_| {});
-        self.wake();
+        let end = self.begin(rank)?;
+        put(&end, tag, 0, |_| {});
+        self.tell_of(&end, Awaited::Nobody, Some(root));
+        drop(end);
         agreed?;
         match unreadable {
             Some(root) => Err(self.unreadable(rank, root)),
@@ -204,17 +208,17 @@ impl Channel {
             let exposed = send.map(expose);
             let address = exposed.as_ref().map_or(0, |exposed| exposed.address);
             put(&op, tag, 16, |slot| write_address(slot, address));
-            self.wake();
+            self.tell_of(&op, Awaited::Nobody, Some(root));
             drop(op);
             // The buffer is free again when the root has copied it.
             let end = self.begin(rank)?;
             put(&end, tag, 0, |_| {});
-            self.wake();
+            self.tell_of(&end, Awaited::One(root), Some(root));
             self.wait(rank, Some(root), || end.has_put(root))?;
             return read(&end, root, tag, 0).map(|_| ());
         };
         put(&op, tag, 16, |slot| write_address(slot, 0));
-        self.wake();
+        self.tell_of(&op, Awaited::AllAlone, Some(root));
         if let Some(send) = send {
             data::copy(send, &recv.data(me, 1));
         }
@@ -227,8 +231,10 @@ impl Channel {
             }
         }
         drop(op);
-        put(&self.begin(rank)?, tag, 0, |_| {});
-        self.wake();
+        let end = self.begin(rank)?;
+        put(&end, tag, 0, |_| {});
+        self.tell_of(&end, Awaited::Nobody, Some(root));
+        drop(end);
         agreed?;
         match unreadable {
             Some(member) => Err(self.unreadable(rank, member)),

@@ -13,7 +13,7 @@ use margay_sys_shm::board::{Operation, STAGE_BYTES};
 
 use super::{
     Blocks, COMBINED_PIECE, Channel, Disagreement, Kind, LAST, MOST_LANES, Parts, SHORT_BYTES,
-    TAG_BYTES, Tag, part, put, read,
+    TAG_BYTES, Tag, looks_again, part, put, read,
 };
 use crate::data::{self, Data};
 use crate::rank::Rank;
@@ -372,14 +372,13 @@ impl Channel {
         Ok(true)
     }
 
-    /// Whether this rank may contribute: the place is free.
+    /// Whether this rank may contribute: the place is free. If not, it is woken when it is.
     #[inline(always)]
     pub(super) fn may_contribute(&self, op: &Operation<'_>, exchange: &Exchange<'_>) -> bool {
-        if !op.may_put() {
-            return false;
-        }
         let bytes = exchange.contribution(self.board.me(), self.ranks());
-        bytes <= SHORT_BYTES as u64 || exchange.is_staged() || op.may_publish()
+        let needs_lane = bytes > SHORT_BYTES as u64 && !exchange.is_staged();
+        let may = || op.may_put() && (!needs_lane || op.may_publish());
+        may() || looks_again(op, may)
     }
 
     /// Contributes. Where cores are short and all wait for all, the last to come lets the others
@@ -408,7 +407,7 @@ impl Channel {
     #[inline(always)]
     pub(super) fn tell(&self, op: &Operation<'_>, exchange: &Exchange<'_>, awaited: Awaited) {
         if awaited != Awaited::All || self.roomy {
-            return self.wake();
+            return self.tell_of(op, awaited, exchange.root());
         }
         if op.arrive() {
             let agreed = self.check_each(op, exchange);

@@ -19,6 +19,7 @@ mod exchange;
 pub(crate) mod posted;
 mod short;
 mod tag;
+mod waiting;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -32,13 +33,12 @@ use margay_sys_shm::board::{Board, Operation, SLOT_BYTES, STAGE_BYTES};
 
 pub use self::blocks::{Blocks, Parts};
 use self::direct::expose;
-use self::exchange::has_put_below;
 pub use self::exchange::{Combination, Exchange, Share};
 pub use self::posted::{Arguments, Posted};
 use self::tag::{Kind, LAST, Tag};
-use crate::call::{Failed, Pending};
+use self::waiting::looks_again;
+use crate::call::Failed;
 use crate::data::{self, Data};
-use crate::engine::Engine;
 use crate::rank::Rank;
 
 /// Bytes of a slot for data; before them is the tag that says what the rank is doing.
@@ -477,7 +477,9 @@ impl Channel {
             return Err(self.busy());
         };
         if !op.may_put() {
-            self.wait(rank, None, || op.may_put())?;
+            self.wait(rank, None, || {
+                op.may_put() || looks_again(&op, || op.may_put())
+            })?;
         }
         Ok(op)
     }
@@ -544,104 +546,6 @@ impl Channel {
             read(op, from, tag, 0)?;
         }
         Ok(())
-    }
-
-    /// Waits until all have put this operation. Where cores are short, the last to come lets the
-    /// others go.
-    #[inline]
-    fn all(&self, rank: &Rank, op: &Operation<'_>, tag: Tag) -> Result<(), Disagreement> {
-        if self.roomy {
-            self.wake();
-            self.wait_for_all(rank, op)?;
-            return self.check_all(op, tag);
-        }
-        if op.arrive() {
-            let agreed = self.check_all(op, tag);
-            return self.release(op, tag, agreed, 0, |_| {});
-        }
-        self.wait(rank, None, || op.is_released())?;
-        match tag.check(self.board.me(), op.result(TAG_BYTES)) {
-            Ok(()) => Ok(()),
-            // Two ranks disagree: find one that disagrees with this rank, if any.
-            Err(general) => self.check_all(op, tag).and(Err(general)),
-        }
-    }
-
-    /// The last rank to arrive writes a result of `len` bytes by `fill`, if all agree, and lets the
-    /// others go.
-    #[inline]
-    fn release(
-        &self,
-        op: &Operation<'_>,
-        tag: Tag,
-        mut agreed: Result<(), Disagreement>,
-        len: usize,
-        fill: impl Fn(&mut [u8]),
-    ) -> Result<(), Disagreement> {
-        let (short, long) = if len <= SHORT_BYTES {
-            (len, 0)
-        } else {
-            (0, len)
-        };
-        if long > 0 && agreed.is_ok() && !op.stage(long, &fill) {
-            // A rank has staged although its tag says that it does not.
-            agreed = Err(tag.other(self.board.me(), None));
-        }
-        op.release(TAG_BYTES + short, |result| {
-            // The result carries the tag of the ranks that agree with the last to arrive.
-            result[..TAG_BYTES].copy_from_slice(&tag.0.to_ne_bytes());
-            if agreed.is_err() {
-                result[..TAG_BYTES].fill(0xff);
-            } else if short > 0 {
-                fill(&mut result[TAG_BYTES..]);
-            }
-        });
-        self.wake();
-        agreed
-    }
-
-    #[inline]
-    fn wait_for_all(&self, rank: &Rank, op: &Operation<'_>) -> Result<(), Disagreement> {
-        let mut seen = 0;
-        self.wait(rank, None, || {
-            has_put_below(op, &mut seen, self.board.ranks())
-        })
-    }
-
-    #[inline]
-    fn wake(&self) {
-        let me = self.board.me() as usize;
-        self.board.wake(
-            self.members
-                .processes()
-                .enumerate()
-                .filter(|&(at, _)| at != me)
-                .map(|(_, world)| world),
-        );
-    }
-
-    #[inline]
-    fn wait(
-        &self,
-        rank: &Rank,
-        on: Option<u32>,
-        mut ready: impl FnMut() -> bool,
-    ) -> Result<(), Disagreement> {
-        let world = on.and_then(|member| self.members.process(member));
-        let pending = |_: &Engine| Some(Pending::Collective(world, self.context));
-        if rank.spin_until(&mut ready) {
-            return Ok(());
-        }
-        let come = |engine: &mut Engine| match ready() {
-            true => Some(Ok(())),
-            false => engine.broken(self.context, &self.members).map(Err),
-        };
-        rank.block(come, pending).map_err(|failed| Disagreement {
-            rank: on.unwrap_or(self.board.me()),
-            bytes: None,
-            expected: 0,
-            cause: Some(Cause::Failed(failed)),
-        })
     }
 
     /// What all have put in an operation, combined in rank order.

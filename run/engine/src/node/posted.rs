@@ -14,7 +14,7 @@ use margay_sys_shm::board::{Operation, STAGE_BYTES};
 
 use super::direct::{Exposed, expose, pull_into, write_address};
 use super::exchange::Awaited;
-use super::{Cause, Channel, Disagreement, Exchange, LEAST_PULL, put};
+use super::{Cause, Channel, Disagreement, Exchange, LEAST_PULL, looks_again, put};
 use crate::call::ReqId;
 use crate::data;
 
@@ -124,7 +124,7 @@ impl Channel {
             let awaited = match posting.awaited {
                 Some(awaited) => awaited,
                 None => {
-                    if !op.may_put() {
+                    if !(op.may_put() || looks_again(&op, || op.may_put())) {
                         op.suspend();
                         return None;
                     }

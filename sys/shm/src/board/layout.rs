@@ -42,12 +42,22 @@ pub(super) struct Gate {
     pub(super) staged: AtomicU64,
 }
 
+/// Where ranks that are ahead wait for the others.
+#[repr(C, align(128))]
+pub(super) struct Room {
+    /// All ranks have put this operation: the last one to arrive at it says so.
+    pub(super) reached: AtomicU64,
+    /// A bit for each rank that waits until all have come far enough.
+    pub(super) waiting: [AtomicU64; MAX_RANKS as usize / 64],
+}
+
 #[repr(C, align(128))]
 pub(super) struct Shared {
     /// A bit for each rank: its [`Board`](super::Board) has been opened.
     pub(super) claims: [AtomicU64; MAX_RANKS as usize / 64],
     pub(super) results: [Slot; DEPTH as usize],
     pub(super) gates: [Gate; DEPTH as usize],
+    pub(super) room: Room,
     // Then DEPTH slots for each rank, then DEPTH stages, then LANES lanes for each rank.
 }
 
@@ -115,6 +125,10 @@ pub(super) unsafe fn clear(at: NonNull<u8>, ranks: u32) {
     for claim in &s.claims {
         claim.store(0, Ordering::Relaxed);
     }
+    s.room.reached.store(0, Ordering::Relaxed);
+    for waiting in &s.room.waiting {
+        waiting.store(0, Ordering::Relaxed);
+    }
     for slot in &s.results {
         slot.mark.store(0, Ordering::Relaxed);
     }
@@ -142,11 +156,13 @@ mod tests {
         assert_eq!(size_of::<Gate>(), 128);
         assert_eq!(offset_of!(Gate, arrived), 0);
         assert_eq!(offset_of!(Gate, staged), 8);
-        assert_eq!(size_of::<Shared>(), 20_992);
+        assert_eq!(offset_of!(Shared, room), 20_992);
+        assert_eq!(offset_of!(Room, waiting), 8);
+        assert_eq!(size_of::<Shared>(), 25_216);
         assert_eq!(size_of::<Slot>(), 4096);
         assert_eq!(offset_of!(Slot, mark), 0);
         assert_eq!(offset_of!(Slot, bytes), 8);
-        assert_eq!(slots_for(3), 20_992 + 3 * 4 * 4096);
+        assert_eq!(slots_for(3), 25_216 + 3 * 4 * 4096);
         assert_eq!(lanes_for(3), slots_for(3) + 4 * (128 << 10));
         assert_eq!(bytes_for(3), lanes_for(3) as u64 + 3 * 2 * (64 << 10));
         let lanes = [2, 32, 64, 1000].map(lane_bytes);

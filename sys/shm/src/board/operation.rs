@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use super::layout::{DEPTH, Gate, LANES, STAGE_BYTES, STAGED, Slot, number};
 use super::{Board, SUSPENDED};
@@ -70,6 +70,17 @@ impl<'b> Operation<'b> {
         may
     }
 
+    /// Has the last rank to arrive at an operation [wake](Board::make_room) this one. Who is still
+    /// behind must be looked at again afterwards.
+    pub fn wait_for_room(&self) {
+        let me = self.board.me;
+        let waiting = &self.board.shared().room.waiting[me as usize / 64];
+        waiting.fetch_or(1 << (me % 64), Ordering::Relaxed);
+        // Before the marks are looked at: either this rank sees the last one, or who has made it
+        // sees the bit (see `make_room`).
+        fence(Ordering::SeqCst);
+    }
+
     /// Puts this rank's part: `fill` writes `len` bytes. Once for each operation.
     ///
     /// # Panics
@@ -127,6 +138,8 @@ impl<'b> Operation<'b> {
         if last {
             // Nobody arrives here again before this rank has put the next operation.
             arrived.store(0, Ordering::Relaxed);
+            let reached = &self.board.shared().room.reached;
+            reached.fetch_max(self.n, Ordering::Release);
         }
         self.note(HAS_ARRIVED | if last { IS_LAST } else { 0 }, 0);
         last
