@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::path::Path;
 
 use margay_job_launch::hosts::is_this_machine;
+use margay_job_launch::hosts::names::{checked, expanded, parts};
 use margay_job_launch::plan::{Hosts, Job};
 use margay_job_launch::report::host_name;
 use margay_sys_os::cpu;
@@ -110,7 +110,7 @@ impl HostList {
             let mut words = line.split_whitespace();
             let Some(name) = words.next() else { continue };
             let places = words.next().and_then(|word| word.parse().ok());
-            list.add(checked_name(name)?, Some(places.unwrap_or(1)))?;
+            list.add(checked(name)?, Some(places.unwrap_or(1)))?;
         }
         if list.list.is_empty() {
             return Err("it names no host".into());
@@ -217,96 +217,6 @@ fn check_lines(text: &str) -> Result<HostList, String> {
     }
     list.is_whole_host = lines == 1 && !has_number;
     list.checked("localhost slots=4")
-}
-
-/// The parts between commas, but for those inside of brackets.
-fn parts(text: &str) -> Vec<&str> {
-    let mut depth = 0;
-    let parts = text.split(|c| {
-        match c {
-            '[' => depth += 1,
-            ']' => depth -= 1,
-            _ => {}
-        }
-        c == ',' && depth <= 0
-    });
-    parts.map(str::trim).filter(|p| !p.is_empty()).collect()
-}
-
-/// The names for which one with lists in brackets stands, as SLURM writes them. Two lists in one
-/// name multiply, so that their number is checked before they are made.
-fn expanded(name: &str) -> Result<Vec<String>, String> {
-    if is_address(name) {
-        return Ok(vec![name.to_owned()]);
-    }
-    let mut names = vec![String::new()];
-    let mut rest = name;
-    while let Some((before, lists)) = rest.split_once('[') {
-        let numbers = lists.split_once(']').and_then(|(list, after)| {
-            rest = after;
-            numbers(list)
-        });
-        let numbers = numbers
-            .ok_or_else(|| format!("'{name}' is not a list of hosts; write: node[01-04,7]"))?;
-        if names.len() * numbers.len() > Job::MOST_RANKS as usize {
-            let most = Job::MOST_RANKS;
-            return Err(format!("'{name}' stands for more than {most} hosts"));
-        }
-        let starts = std::mem::take(&mut names);
-        for start in starts {
-            names.extend(numbers.iter().map(|n| format!("{start}{before}{n}")));
-        }
-        // All are equally long, or nearly.
-        checked_name(&names[0])?;
-    }
-    for whole in &mut names {
-        whole.push_str(rest);
-        checked_name(whole)?;
-    }
-    Ok(names)
-}
-
-/// The numbers of a list `01-04,7`, each as wide as the first of its range; nothing where the text
-/// is no such list, or one of too many.
-fn numbers(list: &str) -> Option<Vec<String>> {
-    let number = |text: &str| {
-        let is_digits = text.bytes().all(|digit| digit.is_ascii_digit());
-        text.parse::<u32>().ok().filter(|_| is_digits)
-    };
-    let mut numbers = Vec::new();
-    for range in list.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (from, to) = (number(first)?, number(last)?);
-        let count = u64::from(to.checked_sub(from)?) + 1 + numbers.len() as u64;
-        if count > u64::from(Job::MOST_RANKS) || first.len() > LONGEST_NAME {
-            return None;
-        }
-        numbers.extend((from..=to).map(|number| format!("{number:0width$}", width = first.len())));
-    }
-    Some(numbers)
-}
-
-/// The longest name of a host, in bytes: the domain name system has 253.
-const LONGEST_NAME: usize = 255;
-
-/// A name goes to the remote shell as a word of its own, and must not be one of its options.
-fn checked_name(name: &str) -> Result<&str, String> {
-    let is_good = |c: char| !c.is_control() && !c.is_whitespace() && !"'\"\\$`;&|<>()".contains(c);
-    if name.is_empty() || name.starts_with('-') || !name.chars().all(is_good) {
-        return Err(format!("'{name}' is not the name of a host"));
-    }
-    if name.len() > LONGEST_NAME {
-        let start: String = name.chars().take(40).collect();
-        return Err(format!(
-            "'{start}…' is not the name of a host: it has more than {LONGEST_NAME} bytes"
-        ));
-    }
-    Ok(name)
-}
-
-fn is_address(name: &str) -> bool {
-    let inner = name.trim_start_matches('[').trim_end_matches(']');
-    inner.parse::<IpAddr>().is_ok()
 }
 
 /// Returns the number of slots that a word behind a host says. Other words of other launchers

@@ -81,8 +81,8 @@ impl Cluster {
     }
 
     fn mounted_again(&self) {
-        let names = [1, 2, 3].map(|host| self.hosts.name(host)).join(",");
-        self.pfs(&format!("mount scratch mnt --hosts {names}"));
+        let names = self.hosts.named("@h[1-2,3]");
+        self.pfs(&format!("mount scratch mnt --hosts '{names}'"));
     }
 
     fn path_is_on(&self, host: u32, path: &str) -> bool {

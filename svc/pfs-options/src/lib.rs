@@ -252,7 +252,7 @@ pub struct JobOptions {
 #[derive(Clone, Debug, Args)]
 pub struct Sharing {
     /// Mount it on these hosts, at the same path on each of them, and on this one only where it is
-    /// among them; their names are parted by commas
+    /// among them: a,b,node[01-04]
     #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
     pub hosts: Vec<String>,
     #[command(flatten)]

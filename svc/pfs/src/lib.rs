@@ -39,7 +39,7 @@ use disks::{Disks, Others};
 use hosts::reach::Wish;
 use margay_core_stripes::Layout;
 use margay_fs_stripes::{Disk, Owner, Store, StoreMaking};
-use margay_job_launch::hosts::named_shell;
+use margay_job_launch::hosts::{named_shell, names};
 pub use margay_svc_pfs_options::PROGRAM;
 use margay_svc_pfs_options::{Action, Owned, PfsOptions, Reaching, Sharing, command};
 use margay_sys_os::process::{beside, open_log};
@@ -246,12 +246,12 @@ fn share(
     sharing: &Sharing,
     is_made: bool,
 ) -> Result<(), String> {
+    // The commas within brackets have parted one name, too.
+    let all = names::all(&sharing.hosts.join(","))?;
     let mut hosts: Vec<&str> = Vec::new();
-    for host in sharing.hosts.iter().map(|host| host.trim()) {
+    for host in all.iter().map(String::as_str) {
         if !registry::is_host(host) {
-            return Err(format!(
-                "'{host}' is no name of a host; their names are parted by commas"
-            ));
+            return Err(format!("'{host}' is no name of a host"));
         }
         if !hosts.contains(&host) {
             hosts.push(host);

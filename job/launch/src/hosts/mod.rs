@@ -21,6 +21,7 @@
 //! | `asks` | questions of ranks, which the relay answers |
 //! | `local` | the ranks of the agent's host |
 //! | `locations` | the message with all hosts and the locations of the ranks |
+//! | [`names`] | names of hosts in lists |
 //! | `mirror` | what one host learns of the ranks of others |
 
 pub mod agent;
@@ -29,6 +30,7 @@ mod connection;
 mod local;
 mod locations;
 mod mirror;
+pub mod names;
 pub(crate) mod relay;
 mod shell;
 mod stage;
