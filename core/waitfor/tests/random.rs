@@ -1,6 +1,6 @@
-//! Random graphs, compared with a search through all sets of ranks.
+//! A million random graphs, compared with a search through all sets of ranks.
 //!
-//! `MARGAY_TEST_SEEDS=1000000 cargo test -p margay-core-waitfor` tries as many.
+//! `MARGAY_TEST_SEEDS=10000000 cargo test -p margay-core-waitfor` tries as many.
 
 use margay_core_waitfor::{Condition, Found, Rank, find, freed_by};
 
@@ -115,7 +115,8 @@ fn knots(ranks: &[Rank], stuck: u32) -> Vec<Vec<u32>> {
 #[test]
 fn random_graphs_are_judged_as_a_search_through_all_sets_does() {
     let seeds = option_env!("MARGAY_TEST_SEEDS").and_then(|n| n.parse().ok());
-    let seeds: u64 = seeds.unwrap_or(if cfg!(miri) { 50 } else { 20_000 });
+    let seeds: u64 = seeds.unwrap_or(if cfg!(miri) { 50 } else { 1_000_000 });
+    let mut seen = Seen::default();
     for seed in 0..seeds {
         let ranks = Random(seed).ranks();
         let goes = least(&ranks, 0);
@@ -128,6 +129,7 @@ fn random_graphs_are_judged_as_a_search_through_all_sets_does() {
             stuck: members(stuck),
             knots: knots(&ranks, stuck),
         };
+        seen.count(&ranks, &wanted);
         assert_eq!(find(&ranks), wanted, "seed {seed}: {ranks:?}");
         for rank in 0..ranks.len() as u32 {
             let freed = least(&ranks, 1 << rank) & !goes & !(1 << rank);
@@ -137,6 +139,65 @@ fn random_graphs_are_judged_as_a_search_through_all_sets_does() {
                 "seed {seed}: {ranks:?}"
             );
         }
+    }
+    // What is promised is promised of each of these.
+    let least = seeds / 100;
+    assert!(
+        seen.free > least
+            && seen.stuck > least
+            && seen.several_knots > least
+            && seen.stuck_with_threads > least
+            && seen.stuck_with_deaths > least
+            && seen.stuck_beside_others > least
+            && seen.stuck_in_and_or > least,
+        "of {seeds} graphs: {seen:?}"
+    );
+}
+
+/// How many graphs were of each kind.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Nobody is stuck, although ranks wait.
+    free: u64,
+    stuck: u64,
+    several_knots: u64,
+    /// A stuck rank has several threads.
+    stuck_with_threads: u64,
+    /// Beside a rank that has ended.
+    stuck_with_deaths: u64,
+    /// Beside a rank that waits and goes on.
+    stuck_beside_others: u64,
+    /// A stuck rank has a condition with an AND in an OR, or the other way round.
+    stuck_in_and_or: u64,
+}
+
+impl Seen {
+    fn count(&mut self, ranks: &[Rank], found: &Found) {
+        let waits = |rank: &&Rank| matches!(rank, Rank::Waits(_));
+        let waiting = ranks.iter().filter(waits).count();
+        if found.stuck.is_empty() {
+            self.free += u64::from(waiting > 0);
+            return;
+        }
+        let stuck = found.stuck.iter().map(|rank| &ranks[*rank as usize]);
+        let threads: Vec<&[Condition]> = stuck
+            .filter_map(|rank| match rank {
+                Rank::Waits(threads) => Some(&threads[..]),
+                _ => None,
+            })
+            .collect();
+        let has_ended = ranks.contains(&Rank::Ended);
+        let is_nested = |c: &Condition| match c {
+            Condition::All(parts) => parts.iter().any(|p| matches!(p, Condition::Any(_))),
+            Condition::Any(parts) => parts.iter().any(|p| matches!(p, Condition::All(_))),
+            _ => false,
+        };
+        self.stuck += 1;
+        self.several_knots += u64::from(found.knots.len() > 1);
+        self.stuck_with_threads += u64::from(threads.iter().any(|t| t.len() > 1));
+        self.stuck_with_deaths += u64::from(has_ended);
+        self.stuck_beside_others += u64::from(found.stuck.len() < waiting);
+        self.stuck_in_and_or += u64::from(threads.iter().any(|t| t.iter().any(is_nested)));
     }
 }
 
