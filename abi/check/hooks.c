@@ -47,6 +47,7 @@ int MPI_Init(int *argc, char ***argv)
     void *site = SITE_OF_CALLER;
     int code = AS_PROGRAM(PMPI_Init(argc, argv));
     margay_check_hello();
+    margay_check_level(MPI_THREAD_SINGLE);
     margay_check_record(AFTER, "MPI_Init", site, code, "i", MPI_THREAD_SINGLE);
     return code;
 }
@@ -56,6 +57,7 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
     void *site = SITE_OF_CALLER;
     int code = AS_PROGRAM(PMPI_Init_thread(argc, argv, required, provided));
     margay_check_hello();
+    margay_check_level(*provided);
     margay_check_record(AFTER, "MPI_Init", site, code, "i", *provided);
     return code;
 }

@@ -24,6 +24,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int checker = -1;
 static pid_t owner;
 static volatile int has_world;
+/* omp_in_parallel, where the program has OpenMP and only the level for one thread. */
+static int (*in_parallel)(void);
 
 struct text {
     char *bytes;
@@ -304,12 +306,22 @@ void margay_check_goodbye(void)
     has_world = 0;
 }
 
+void margay_check_level(int level)
+{
+    if (level == MPI_THREAD_SINGLE) {
+        *(void **)&in_parallel = dlsym(RTLD_DEFAULT, "omp_in_parallel");
+    }
+}
+
 void margay_check_record(enum margay_check_phase phase, const char *name, void *site, int code, const char *items, ...)
 {
     if (!margay_check_is_on() || is_inside) {
         return;
     }
     margay_watch_say();
+    if (phase == BEFORE && in_parallel != NULL) {
+        code = in_parallel();
+    }
     is_inside = 1;
     va_list list;
     va_start(list, items);

@@ -23,6 +23,8 @@ int margay_check_is_on(void);
 /* Whether one listens and there is an MPI_COMM_WORLD. */
 int margay_check_has_world(void);
 void margay_check_goodbye(void);
+/* The level that MPI_Init has provided. */
+void margay_check_level(int level);
 
 /* Buffers of requests: what a send sends must stay as it is while the request is open, and nobody but the library may
  * write where a receive puts its data. Persistent requests are open from their start. */

@@ -19,7 +19,7 @@ impl Wrong {
         let folder = scratch();
         succeed(
             command(stage().join("bin/mpicc"), 60)
-                .args(["-g", optimized, "-pthread"])
+                .args(["-g", optimized, "-fopenmp"])
                 .arg(program("check").join(source))
                 .arg("-o")
                 .arg(folder.path().join("wrong")),
@@ -91,6 +91,12 @@ fn each_error_is_found_with_its_lines_and_is_the_exit_status() {
         ("unmatched", "unmatched message", &["unmatched"]),
         ("tag", "unmatched message", &["tag sent", "tag received"]),
         ("start", "request", &["start"]),
+        (
+            "apart",
+            "collective mismatch",
+            &["apart copy", "apart world"],
+        ),
+        ("wanted", "message race", &["wanted"]),
     ] {
         let output = wrong.run(what);
         let said = text(&output);
@@ -107,10 +113,13 @@ fn each_error_is_found_with_its_lines_and_is_the_exit_status() {
 
 #[test]
 fn a_right_program_is_right() {
-    let output = Wrong::build().run("right");
-    let said = text(&output);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("check: no errors found"), "{said}");
+    let right = Wrong::build();
+    for what in ["right", "collect"] {
+        let output = right.run(what);
+        let said = text(&output);
+        assert!(output.status.success(), "{what}: {said}");
+        assert!(said.contains("check: no errors found"), "{what}: {said}");
+    }
 }
 
 #[test]
@@ -122,6 +131,11 @@ fn what_ends_a_job_has_the_lines_of_the_program_and_is_no_error_free_end() {
         line("argument")
     );
     assert!(said.contains(&error), "{said}");
+    // The calls of the hooks themselves are not shown.
+    let said = text(&wrong.run("wanted"));
+    let shown = format!("MPI_Recv from rank 1, tag 3, 4 bytes at {}", line("wanted"));
+    assert!(said.contains(&shown), "{said}");
+    assert!(!said.contains("margay_check"), "{said}");
     let said = text(&wrong.run("crossed"));
     assert!(said.contains("mpiexec: deadlock: "), "{said}");
     assert!(said.contains(&format!("{} in ", line("crossed"))), "{said}");
@@ -238,6 +252,7 @@ fn errors_of_threads_are_found_with_their_lines_and_their_right_twins_are_right(
             &["serialized sent", "serialized received"],
         ),
         ("finalize", "threads", &["finalize"]),
+        ("region", "threads", &["region"]),
         ("together", "collective mismatch", &["together"]),
         ("freed", "request", &["freed made", "freed"]),
     ] {
@@ -256,6 +271,8 @@ fn errors_of_threads_are_found_with_their_lines_and_their_right_twins_are_right(
         "together_right",
         "freed_right",
         "started_right",
+        "region_right",
+        "funneled_right",
     ] {
         let output = threads.run(what);
         let said = text(&output);

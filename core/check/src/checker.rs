@@ -1,7 +1,7 @@
 //! Takes the records of all processes and handles them in the order in which things happened: what
 //! a process did after it received a message comes after what the sender did before.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::finding::{Finding, Kind, Part, Site};
 use crate::objects::{Comm, Window};
@@ -22,6 +22,8 @@ pub enum End {
     Well,
     /// Perhaps by the launcher, because no rank could go on.
     Failed,
+    /// By a rank: it has crashed, got an error, or ended with a code of its own.
+    Broken,
     /// From outside, at any moment: by a time limit or a signal.
     Cut,
 }
@@ -37,6 +39,8 @@ pub struct Checker {
     pub(crate) windows: Vec<Window>,
     pub(crate) made_windows: HashMap<(usize, u64), usize>,
     findings: Vec<Finding>,
+    /// By process: messages that could have come in another order, which is no error as such.
+    pub(crate) orders: BTreeMap<usize, Finding>,
     /// Records that wait are handled all the same: nothing more will come.
     is_over: bool,
     pub(crate) world: Option<usize>,
@@ -91,6 +95,9 @@ impl Checker {
         let are_held = end == End::Failed && self.processes.iter().all(is_held);
         if are_held {
             self.waited_for();
+            self.crossed_collectives();
+        } else if matches!(end, End::Failed | End::Broken) {
+            self.report_orders();
         }
         for process in 0..self.processes.len() {
             self.died_in_a_call(process);

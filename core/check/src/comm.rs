@@ -206,6 +206,50 @@ impl Checker {
         found.into_iter().for_each(|f| self.report(f));
     }
 
+    /// Of a job in which no process could go on: two ranks that wait in collective calls for each
+    /// other, on different communicators.
+    pub(crate) fn crossed_collectives(&mut self) {
+        let waits = self
+            .processes
+            .iter()
+            .enumerate()
+            .flat_map(|(process, own)| {
+                let places = own.running.values().filter_map(|r| r.collective);
+                places.map(move |place| (process, place))
+            });
+        let waits: Vec<_> = waits.collect();
+        let misses = |(id, at): (usize, u64), process: usize| {
+            let comm = &self.comms[id];
+            let slot = comm.slots.get(&at)?;
+            let is_member = comm.rank_of(self.processes[process].rank).is_some();
+            (is_member && slot.calls.iter().all(|c| c.process != process)).then_some(slot)
+        };
+        let own = |slot: &Slot, process: usize| {
+            let own = slot.calls.iter().find(|c| c.process == process)?;
+            Some((self.processes[process].rank, own.call.clone()))
+        };
+        let found = waits.iter().enumerate().find_map(|(i, &(a, at_a))| {
+            let mut others = waits[i + 1..].iter().filter(|(b, _)| *b != a);
+            others.find_map(|&(b, at_b)| {
+                let first = own(misses(at_a, b)?, a)?;
+                let second = own(misses(at_b, a)?, b)?;
+                (at_a.0 != at_b.0).then_some((first, second))
+            })
+        });
+        if let Some(((rank, call), (other, of_other))) = found {
+            let found = Finding::new(Kind::Collective)
+                .say(format!("rank {rank} calls "))
+                .call(&call)
+                .say(format!(", but rank {other} calls "))
+                .call(&of_other)
+                .say(
+                    " on another communicator, and each waits for the other; all ranks of a \
+                      communicator must make the same collective calls on it",
+                );
+            self.report(found);
+        }
+    }
+
     /// What is wrong between the calls of two members.
     fn disagree(&self, id: usize, a: &Collective, b: &Collective) -> Option<Finding> {
         let comm = &self.comms[id];

@@ -319,17 +319,22 @@ impl Checker {
             let at = *self.comms[id].members.get(p.at)? as usize;
             Some(sent.moment.get(at)? >= end.get(at)?)
         };
-        let rival = messages
-            .any
-            .iter()
-            .filter_map(|n| messages.posted.get(n))
-            .find(|p| {
+        let rivals = |wanted: bool| {
+            let rivals = messages.any.iter().filter_map(|n| messages.posted.get(n));
+            rivals.filter(move |p| wanted != is_same(p)).find(|p| {
                 let other = p.message.and_then(|m| messages.sent.get(&m));
                 Messages::is_wanted(p, sent)
-                    && !is_same(p)
                     && other.is_some_and(|other| other.from != sent.from)
                     && after(p) != Some(true)
-            });
+            })
+        };
+        let rival = rivals(true);
+        let process = self.process_of(self.comms[id].members[taker.at]);
+        let is_first = |process: &usize| !self.orders.contains_key(process);
+        let order = process
+            .filter(is_first)
+            .and_then(|process| Some((process, rivals(false)?)))
+            .map(|(process, p)| (process, self.order(id, p, sent)));
         // Who has to wait for a lock of a window is ordered by that.
         let has_locked = |rank: usize| {
             let process = (self.comms[id].members.get(rank)).and_then(|r| self.process_of(*r));
@@ -358,6 +363,33 @@ impl Checker {
         if let Some(found) = found {
             self.report(found);
         }
+        self.orders.extend(order);
+    }
+
+    /// Receives of any source that could have got each other's messages. A master that takes
+    /// results in any order is right, so it is said only of a program that fails.
+    fn order(&self, id: usize, first: &Posted, sent: &Sent) -> Finding {
+        let rank = |at: usize| self.comms[id].members[at];
+        let got = first
+            .message
+            .and_then(|m| self.comms[id].messages.sent.get(&m));
+        let got = got.map_or(sent.from, |got| got.from);
+        Finding::new(Kind::Race)
+            .say(format!("rank {}: ", rank(first.at)))
+            .call(&first.call)
+            .say(format!(
+                " took the message of rank {} from any source; it could have got that of rank {} (",
+                rank(got),
+                rank(sent.from)
+            ))
+            .call(&sent.call)
+            .say("). If the program needs one order, name the source")
+    }
+
+    /// Of a job that has failed: messages that could have come in another order.
+    pub(crate) fn report_orders(&mut self) {
+        let found = std::mem::take(&mut self.orders);
+        found.into_values().for_each(|f| self.report(f));
     }
 
     /// Drops a receive and its message when nothing more is to be asked of them.

@@ -9,7 +9,8 @@
 //! ...   name: MPI_Send; functions of large counts have that of their small ones
 //! u64   address of the call: the instruction behind it
 //! u64   the kernel's number of the thread
-//! i64   what the function returned
+//! i64   what the function returned; before a call 1 in a parallel region of OpenMP, where the
+//!       program has only the level for one thread
 //! items until the end:
 //!   'n' i64               a number, a handle or an address
 //!   'l' u32, i64 ...      a list of numbers

@@ -57,6 +57,10 @@ impl Checker {
                 found.say(" by a thread that has not called MPI_Init"),
                 "MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE",
             ),
+            None if level < MPI_THREAD_FUNNELED && record.code != 0 => (
+                found.say(" in a parallel region of OpenMP"),
+                "MPI_THREAD_FUNNELED",
+            ),
             None => return None,
         };
         let level = match level {

@@ -10,6 +10,9 @@ use serde::Serialize;
 use crate::asked;
 use crate::call_site::place;
 
+/// The library of `mpiexec -check`, whose own calls are not the program's.
+const HOOKS: &str = "/libmargay_check.so.1";
+
 /// A call of a rank.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallView {
@@ -145,6 +148,11 @@ pub fn last_calls(peers: &dyn Peers, rank: u32, most: usize) -> Result<Vec<CallV
             }
         }
     }
+    let is_of_hooks = |record: &Record| {
+        let site = reader.site(record.site);
+        site.is_some_and(|site| site.module.ends_with(HOOKS))
+    };
+    calls.retain(|(_, call)| !is_of_hooks(&call[0]));
     // What a thread waits in is newer than what it began earlier.
     calls.sort_by_key(|(_, call)| call[0].start);
     let first = calls.len().saturating_sub(most);

@@ -27,6 +27,8 @@ use report::Report;
 
 /// How long connections may stay open after the job: a process may have left a child that has one.
 const CLOSED_WITHIN: Duration = Duration::from_secs(2);
+/// The statuses of a time limit and of SIGINT, SIGKILL and SIGTERM.
+const CUT: [i32; 4] = [124, 130, 137, 143];
 /// Where the hooks are, beside the folder of this program.
 const HOOKS: &str = "../lib/check/libmargay_check.so.1";
 
@@ -186,6 +188,7 @@ fn follow(
         Some(0) => End::Well,
         // As with -deadlock end.
         Some(1) => End::Failed,
+        Some(code) if !CUT.contains(&code) => End::Broken,
         _ => End::Cut,
     });
     report.take(checker.found());

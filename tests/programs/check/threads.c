@@ -84,12 +84,34 @@ static void started_right(void)
     MPI_Request_free(&request);
 }
 
+/* The main thread calls while other members of its team are there, with room for one thread alone. */
+static void region(int is_right)
+{
+    int sum = 0;
+#pragma omp parallel num_threads(2) reduction(+ : sum)
+    {
+        sum += 1;
+        if (!is_right) {
+#pragma omp master
+            MPI_Barrier(MPI_COMM_WORLD); /* LINE region */
+        }
+    }
+    if (is_right) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    /* A team of one is no other thread. */
+#pragma omp parallel num_threads(1)
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
     int is_serial = strstr(what, "serialized") != NULL, provided;
-    if (strcmp(what, "level") == 0) {
+    if (strcmp(what, "level") == 0 || strcmp(what, "region") == 0 || strcmp(what, "region_right") == 0) {
         MPI_Init(&argc, &argv);
+    } else if (strcmp(what, "funneled_right") == 0) {
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     } else {
         MPI_Init_thread(&argc, &argv, is_serial ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE, &provided);
     }
@@ -114,6 +136,10 @@ int main(int argc, char **argv)
         freed(1);
     } else if (strcmp(what, "started_right") == 0) {
         started_right();
+    } else if (strcmp(what, "region") == 0 || strcmp(what, "funneled_right") == 0) {
+        region(0);
+    } else if (strcmp(what, "region_right") == 0) {
+        region(1);
     }
     MPI_Comm_free(&comms[0]);
     MPI_Comm_free(&comms[1]);

@@ -187,6 +187,39 @@ static void start(void)
 }
 
 /* A right program by its calls alone, of which two ranks can never go on. */
+/* Two ranks come to a barrier of one communicator, and the third to that of another one. */
+static void apart(void)
+{
+    MPI_Comm copy;
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    if (rank == 0) {
+        MPI_Barrier(copy); /* LINE apart copy */
+    } else {
+        MPI_Barrier(MPI_COMM_WORLD); /* LINE apart world */
+    }
+    MPI_Comm_free(&copy);
+}
+
+/* A master that takes messages in any order; if it wants one order, it is wrong. */
+static void collect(void)
+{
+    for (int i = 1; rank == 0 && i < size; i++) {
+        int number;
+        MPI_Recv(&number, 1, MPI_INT, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* LINE wanted */
+    }
+    if (rank != 0) {
+        MPI_Send(&rank, 1, MPI_INT, 0, 3, MPI_COMM_WORLD);
+    }
+}
+
+static void wanted(void)
+{
+    collect();
+    if (rank == 0) {
+        abort();
+    }
+}
+
 static void crossed(void)
 {
     int number = 1;
@@ -205,7 +238,8 @@ int main(int argc, char **argv)
                {"root", root},         {"lost", lost},           {"leak", leak},         {"written", written},
                {"overlap", overlap},   {"argument", argument},   {"committed", committed}, {"epoch", epoch},
                {"conflict", conflict}, {"race", race},           {"unmatched", unmatched}, {"tag", tag},
-               {"start", start},       {"crossed", crossed}};
+               {"start", start},       {"crossed", crossed},     {"apart", apart},         {"wanted", wanted},
+               {"collect", collect}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
