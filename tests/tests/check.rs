@@ -91,6 +91,7 @@ fn each_error_is_found_with_its_lines_and_is_the_exit_status() {
         ("unmatched", "unmatched message", &["unmatched"]),
         ("tag", "unmatched message", &["tag sent", "tag received"]),
         ("start", "request", &["start"]),
+        ("received", "request", &["received"]),
         (
             "apart",
             "collective mismatch",
@@ -114,7 +115,7 @@ fn each_error_is_found_with_its_lines_and_is_the_exit_status() {
 #[test]
 fn a_right_program_is_right() {
     let right = Wrong::build();
-    for what in ["right", "collect"] {
+    for what in ["right", "collect", "inactive"] {
         let output = right.run(what);
         let said = text(&output);
         assert!(output.status.success(), "{what}: {said}");

@@ -174,7 +174,7 @@ impl Checker {
     }
 
     /// A program that waits for a persistent request that has not been started. That is no error
-    /// as such, and it ends at once; it is one when the request never is.
+    /// as such, and it ends at once. It is one when the request never is and something is missing.
     pub(crate) fn wait_in_vain(&mut self, process: usize, record: &Record) {
         let own = &mut self.processes[process];
         let call = own.call(process, &record.name, record.site);
@@ -197,7 +197,8 @@ impl Checker {
     /// What requests were waited for and never started, at the end.
     pub(crate) fn waited_in_vain(&mut self) {
         let requests = (self.processes.iter_mut()).flat_map(|own| own.requests.values_mut());
-        let found: Vec<Finding> = requests.filter_map(|r| r.in_vain.take()).collect();
+        let mut found: Vec<Finding> = requests.filter_map(|r| r.in_vain.take()).collect();
+        found.extend((self.processes.iter_mut()).filter_map(|own| own.in_vain.take()));
         found.into_iter().for_each(|f| self.report(f));
     }
 
@@ -279,7 +280,8 @@ impl Checker {
         let rank = own.rank;
         let call = own.call(process, &record.name, record.site);
         let in_vain = request.in_vain.take();
-        in_vain.into_iter().for_each(|f| self.report(f));
+        let first = &mut self.processes[process].in_vain;
+        *first = first.take().or(in_vain);
         if request.is_active && request.posted.is_some() {
             self.lose_track(process, comm_of(&request));
             if !request.may_be_freed {

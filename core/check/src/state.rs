@@ -94,7 +94,7 @@ pub struct Request {
     pub was_started: bool,
     /// The program knows that it is complete, or has cancelled it.
     pub may_be_freed: bool,
-    /// It has been waited for without a start: an error unless it is started later.
+    /// It has been waited for without a start: perhaps an error unless it is started later.
     pub in_vain: Option<Finding>,
 }
 
@@ -167,6 +167,8 @@ pub struct Process {
     pub freed: HashMap<u64, (Object, Call)>,
     pub types: HashMap<u64, Type>,
     pub requests: BTreeMap<u64, Request>,
+    /// Of the first request that was waited for and freed without a start.
+    pub in_vain: Option<Finding>,
     pub objects: BTreeMap<(Object, u64), Call>,
     pub windows: HashMap<u64, OwnWindow>,
     pub uses: Vec<Use>,

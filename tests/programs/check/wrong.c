@@ -184,6 +184,33 @@ static void start(void)
     MPI_Send_init(&number, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE); /* LINE start */
     MPI_Request_free(&request);
+    if (rank == 0) {
+        MPI_Recv(&number, 1, MPI_INT, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+/* A message comes for a receive that is never started, while the wait for it ends at once. */
+static void received(void)
+{
+    int number = 1;
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Recv_init(&number, 1, MPI_INT, 1, 3, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE); /* LINE received */
+        MPI_Request_free(&request);
+    } else if (rank == 1) {
+        MPI_Send(&number, 1, MPI_INT, 0, 3, MPI_COMM_WORLD);
+    }
+}
+
+/* An inactive request that nobody misses: its wait ends at once, as the standard says. */
+static void inactive(void)
+{
+    int number = 1;
+    MPI_Request request;
+    MPI_Recv_init(&number, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Request_free(&request);
 }
 
 /* A right program by its calls alone, of which two ranks can never go on. */
@@ -239,7 +266,7 @@ int main(int argc, char **argv)
                {"overlap", overlap},   {"argument", argument},   {"committed", committed}, {"epoch", epoch},
                {"conflict", conflict}, {"race", race},           {"unmatched", unmatched}, {"tag", tag},
                {"start", start},       {"crossed", crossed},     {"apart", apart},         {"wanted", wanted},
-               {"collect", collect}};
+               {"collect", collect},   {"received", received},   {"inactive", inactive}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
