@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use margay_tests::hangs::Built;
-use margay_tests::jobs::{Ended, Job, Words};
+use margay_tests::jobs::{Ended, Job, Words, send};
 use margay_tests::{command, run, stage};
 use serde_json::Value;
 
@@ -59,6 +59,47 @@ fn members_of_openmp_are_shown_with_their_waits_and_lines() {
         ),
     ] {
         assert!(text.contains(&line), "{line}: {text}");
+    }
+}
+
+#[test]
+fn the_report_of_a_crash_says_what_members_of_openmp_did() {
+    let built = build();
+    let words = Words::mpiexec(100, 1, &margay(), "omp").and(built.path());
+    let mut job = Job::start(&words.and_all("stays"), 90);
+    let pid = job.ranks_when_ready(1)[0];
+    let waits = || {
+        let mut threads = command(margay(), 30);
+        let output = run(threads.args(["threads", "--json"]).arg(pid.to_string()));
+        let view: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        [0, 1, 2, 3].map(|id| {
+            let member = &view["teams"][0]["member"][id];
+            member["waits_for"].as_str().unwrap_or_default().to_owned()
+        })
+    };
+    let wanted = ["barrier", "", "lock or critical", "barrier"];
+    // A member takes a while to get where it stays.
+    let found = (0..600).any(|_| waits() == wanted);
+    assert!(found, "{:?}", waits());
+    send("SEGV", pid);
+    let Ended { status, err, .. } = job.ended();
+    assert_eq!(status.code(), Some(128 + 11), "{err}");
+    for line in [
+        format!(
+            "mpiexec: OpenMP in rank 0: 4 members of stays (parallel region)() {}\n",
+            built.line("stays")
+        ),
+        "mpiexec:     member 1: runs\n".to_owned(),
+        format!(
+            "mpiexec:     members 0, 3: waits: barrier at {} in meet()\n",
+            built.line("barrier")
+        ),
+        format!(
+            "mpiexec:     member 2: waits: lock or critical at {} in stays (parallel region)()\n",
+            built.line("enters")
+        ),
+    ] {
+        assert!(err.contains(&line), "{line}: {err}");
     }
 }
 

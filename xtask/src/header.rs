@@ -29,9 +29,10 @@ const SYMBOLS: &str = "abi/mpi/symbols.txt";
 /// What the Fortran bindings, the hooks of `mpiexec -check` and the libraries of other ABIs call,
 /// so that the line of the program is known (`abi/process/src/origin.rs`), and what a library of
 /// threads calls to be recorded.
-const ORIGIN: [&str; 4] = [
+const ORIGIN: [&str; 5] = [
     "margay_called_from",
     "margay_entered_from",
+    "margay_keep_threads",
     "margay_program_address",
     "margay_record_threads",
 ];

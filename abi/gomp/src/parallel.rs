@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_long, c_uint, c_void};
 
 use margay_abi_omp::Body;
+use margay_abi_omp::from_program;
 use margay_abi_omp::region::{self, begin};
 use margay_abi_omp::runtime::{runtime, with};
 use margay_core_openmp::schedule::{Iterations, Kind, Schedule};
@@ -236,8 +237,9 @@ pub extern "C-unwind" fn GOMP_sections_next() -> c_uint {
 }
 
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub extern "C-unwind" fn GOMP_sections_end() {
-    GOMP_loop_end();
+    from_program!(0, loop_end)
 }
 
 #[unsafe(no_mangle)]
@@ -246,15 +248,21 @@ pub extern "C-unwind" fn GOMP_sections_end_nowait() {
 }
 
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub extern "C-unwind" fn GOMP_sections_end_cancel() -> bool {
-    GOMP_loop_end_cancel()
+    from_program!(0, loop_end_cancel)
 }
 
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub extern "C-unwind" fn GOMP_loop_end() {
+    from_program!(0, loop_end)
+}
+
+extern "C-unwind" fn loop_end(from: usize) {
     with(|context| {
         context.end_share();
-        context.barrier_of(Sync::BarrierWorkshare);
+        context.barrier_of(Sync::BarrierWorkshare, from);
     });
 }
 
@@ -264,10 +272,15 @@ pub extern "C-unwind" fn GOMP_loop_end_nowait() {
 }
 
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub extern "C-unwind" fn GOMP_loop_end_cancel() -> bool {
+    from_program!(0, loop_end_cancel)
+}
+
+extern "C-unwind" fn loop_end_cancel(from: usize) -> bool {
     with(|context| {
         context.end_share();
-        context.barrier_of(Sync::BarrierWorkshare);
+        context.barrier_of(Sync::BarrierWorkshare, from);
         context.team.is_cancelled()
     })
 }

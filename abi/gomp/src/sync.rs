@@ -3,28 +3,43 @@
 use std::ffi::c_char;
 use std::sync::atomic::AtomicU32;
 
+use margay_abi_omp::from_program;
 use margay_abi_omp::runtime::{runtime, with};
 use margay_abi_omp::tools::{self, mutex};
 use margay_core_openmp::tools::{Mutex, Severity};
-use margay_run_openmp::team::Context;
 use margay_sys_threads::outlined::text;
 
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub extern "C-unwind" fn GOMP_barrier() {
-    with(Context::barrier);
+    from_program!(0, barrier)
+}
+
+extern "C-unwind" fn barrier(from: usize) {
+    with(|context| context.barrier(from));
 }
 
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub extern "C-unwind" fn GOMP_barrier_cancel() -> bool {
+    from_program!(0, barrier_cancel)
+}
+
+extern "C-unwind" fn barrier_cancel(from: usize) -> bool {
     with(|context| {
-        context.barrier();
+        context.barrier(from);
         context.team.is_cancelled()
     })
 }
 
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub extern "C-unwind" fn GOMP_critical_start() {
-    mutex::set(&runtime().critical, Mutex::Critical, 0);
+    from_program!(0, critical_start)
+}
+
+extern "C-unwind" fn critical_start(from: usize) {
+    mutex::set(&runtime().critical, Mutex::Critical, 0, from);
 }
 
 #[unsafe(no_mangle)]
@@ -35,9 +50,16 @@ pub extern "C-unwind" fn GOMP_critical_end() {
 /// # Safety
 /// `name` is a zeroed pointer that nobody but these two functions uses.
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub unsafe extern "C-unwind" fn GOMP_critical_name_start(name: *mut AtomicU32) {
+    from_program!(1, critical_name_start)
+}
+
+/// # Safety
+/// As above.
+unsafe extern "C-unwind" fn critical_name_start(name: *mut AtomicU32, from: usize) {
     // SAFETY: by the caller's promise; a lock fits in a pointer.
-    mutex::set(unsafe { &*name }, Mutex::Critical, 0);
+    mutex::set(unsafe { &*name }, Mutex::Critical, 0, from);
 }
 
 /// # Safety
@@ -50,7 +72,7 @@ pub unsafe extern "C-unwind" fn GOMP_critical_name_end(name: *mut AtomicU32) {
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn GOMP_atomic_start() {
-    mutex::set(&runtime().atomic, Mutex::Atomic, 0);
+    mutex::set(&runtime().atomic, Mutex::Atomic, 0, 0);
 }
 
 #[unsafe(no_mangle)]

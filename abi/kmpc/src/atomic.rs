@@ -105,7 +105,7 @@ macro_rules! complex {
         impl Replaceable for Complex<$of> {
             unsafe fn replace(at: *mut Self, f: impl Fn(Self) -> Self) -> (Self, Self) {
                 inside(|| {
-                    lock::set(&runtime().atomic, runtime);
+                    lock::set(&runtime().atomic, runtime, 0);
                     // SAFETY: by the caller's promise, all use it under this lock.
                     let both = unsafe {
                         let old = at.read();
@@ -445,7 +445,7 @@ macro_rules! by_function {
             _: *const Ident, _: c_int, at: *mut c_void, operand: *mut c_void, change: Change,
         ) {
             inside(|| {
-                lock::set(&runtime().atomic, runtime);
+                lock::set(&runtime().atomic, runtime, 0);
                 // SAFETY: by the caller's promise.
                 outside(|| unsafe { change(at, at, operand) });
                 lock::unset(&runtime().atomic, runtime);
@@ -467,7 +467,7 @@ by_function! {
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_atomic_start() {
-    lock::set(&runtime().atomic, runtime);
+    lock::set(&runtime().atomic, runtime, 0);
 }
 
 #[unsafe(no_mangle)]

@@ -6,6 +6,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use margay_abi_omp::from_program;
 use margay_abi_omp::runtime::{runtime, with};
 use margay_abi_omp::tools::mutex;
 use margay_core_openmp::tools::{Mutex, Sync};
@@ -17,26 +18,51 @@ use crate::{CriticalName, Ident};
 /// # Safety
 /// `name` is a zeroed array that nobody but these functions uses.
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub unsafe extern "C-unwind" fn __kmpc_critical(
     _: *const Ident,
     _: c_int,
     name: *mut CriticalName,
 ) {
+    from_program!(3, critical)
+}
+
+/// # Safety
+/// As above.
+unsafe extern "C-unwind" fn critical(
+    _: *const Ident,
+    _: c_int,
+    name: *mut CriticalName,
+    from: usize,
+) {
     // SAFETY: by the caller's promise.
-    mutex::set(unsafe { &(*name)[0] }, Mutex::Critical, 0);
+    mutex::set(unsafe { &(*name)[0] }, Mutex::Critical, 0, from);
 }
 
 /// # Safety
 /// As above.
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub unsafe extern "C-unwind" fn __kmpc_critical_with_hint(
     _: *const Ident,
     _: c_int,
     name: *mut CriticalName,
     hint: u32,
 ) {
+    from_program!(4, critical_with_hint)
+}
+
+/// # Safety
+/// As above.
+unsafe extern "C-unwind" fn critical_with_hint(
+    _: *const Ident,
+    _: c_int,
+    name: *mut CriticalName,
+    hint: u32,
+    from: usize,
+) {
     // SAFETY: by the caller's promise.
-    mutex::set(unsafe { &(*name)[0] }, Mutex::Critical, hint);
+    mutex::set(unsafe { &(*name)[0] }, Mutex::Critical, hint, from);
 }
 
 /// # Safety
@@ -74,7 +100,7 @@ unsafe fn reduce(loc: *const Ident, variables: c_int, name: *mut CriticalName) -
         return COMBINE_ATOMICALLY;
     }
     // SAFETY: by the caller's promise.
-    lock::set(unsafe { &(*name)[0] }, runtime);
+    lock::set(unsafe { &(*name)[0] }, runtime, 0);
     with(|context| {
         context.calls.has_reduction_lock.set(true);
         context.tell_reduction();
@@ -117,7 +143,7 @@ macro_rules! reductions {
             // SAFETY: by the caller's promise.
             unsafe { end_reduce(name) };
             if $waits {
-                with(|context| context.barrier_of(Sync::BarrierImplementation));
+                with(|context| context.barrier_of(Sync::BarrierImplementation, 0));
             }
         }
     )*};

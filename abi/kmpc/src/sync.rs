@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{Ordering, fence};
 
-use margay_abi_omp::fatal;
 use margay_abi_omp::runtime::{runtime, with};
 use margay_abi_omp::tools::{tell_error, tell_flush};
+use margay_abi_omp::{fatal, from_program};
 use margay_core_openmp::tools::{self, Endpoint, Severity, Sync, Work};
 use margay_run_openmp::team::Context;
 use margay_sys_threads::border::outside;
@@ -29,18 +29,32 @@ unsafe fn barrier_kind(loc: *const Ident) -> Sync {
 /// # Safety
 /// `loc` is null or can be read.
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub unsafe extern "C-unwind" fn __kmpc_barrier(loc: *const Ident, _: c_int) {
+    from_program!(2, barrier)
+}
+
+/// # Safety
+/// As above.
+unsafe extern "C-unwind" fn barrier(loc: *const Ident, _: c_int, from: usize) {
     // SAFETY: by the caller's promise.
-    with(|context| context.barrier_by(|| unsafe { barrier_kind(loc) }));
+    with(|context| context.barrier_by(|| unsafe { barrier_kind(loc) }, from));
 }
 
 /// # Safety
 /// As above.
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub unsafe extern "C-unwind" fn __kmpc_cancel_barrier(loc: *const Ident, _: c_int) -> c_int {
+    from_program!(2, cancel_barrier)
+}
+
+/// # Safety
+/// As above.
+unsafe extern "C-unwind" fn cancel_barrier(loc: *const Ident, _: c_int, from: usize) -> c_int {
     with(|context| {
         // SAFETY: by the caller's promise.
-        context.barrier_by(|| unsafe { barrier_kind(loc) });
+        context.barrier_by(|| unsafe { barrier_kind(loc) }, from);
         c_int::from(context.team.is_cancelled())
     })
 }
@@ -49,24 +63,24 @@ pub unsafe extern "C-unwind" fn __kmpc_cancel_barrier(loc: *const Ident, _: c_in
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_barrier_master(_: *const Ident, _: c_int) -> c_int {
     with(|context| {
-        context.barrier();
+        context.barrier(0);
         if context.id == 0 {
             return 1;
         }
-        context.barrier();
+        context.barrier(0);
         0
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_end_barrier_master(_: *const Ident, _: c_int) {
-    with(Context::barrier);
+    with(|context| context.barrier(0));
 }
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn __kmpc_barrier_master_nowait(_: *const Ident, _: c_int) -> c_int {
     with(|context| {
-        context.barrier();
+        context.barrier(0);
         c_int::from(context.id == 0)
     })
 }
@@ -140,7 +154,7 @@ pub unsafe extern "C-unwind" fn __kmpc_copyprivate(
             // SAFETY: by the caller's promise.
             outside(|| unsafe { copy(data, from) });
         }
-        context.barrier_of(Sync::BarrierWorkshare);
+        context.barrier_of(Sync::BarrierWorkshare, 0);
     });
 }
 

@@ -39,7 +39,7 @@ locks! {
         mutex::destroy(lock, Mutex::Lock);
     }
     omp_set_lock omp_set_lock_ margay_omp25_set_lock margay_omp25_set_lock_ (lock: AtomicU32) -> () {
-        mutex::set(lock, Mutex::Lock, 0);
+        mutex::set(lock, Mutex::Lock, 0, 0);
     }
     omp_unset_lock omp_unset_lock_ margay_omp25_unset_lock margay_omp25_unset_lock_ (lock: AtomicU32) -> () {
         mutex::unset(lock, Mutex::Lock);

@@ -9,14 +9,14 @@ use margay_run_openmp::{Runtime, preempt_members};
 use margay_sys_threads::border::Border;
 use margay_sys_threads::slot;
 
-use crate::tools;
+use crate::{kept, tools};
 
 /// The runtime of this process. Made when the library is loaded.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
         preempt_members();
-        Runtime::new(Environment::of_process(), AnyClock::System)
+        Runtime::new(Environment::of_process(), AnyClock::System).kept_by(kept::words)
     })
 }
 

@@ -1,5 +1,8 @@
-//! What a library of threads has a rank record: the one of OpenMP, which finds this function by its
-//! name.
+//! What a library of threads has a rank record: the one of OpenMP, which finds these functions by
+//! their names.
+
+use std::ptr;
+use std::sync::atomic::AtomicU64;
 
 use margay_core_registry::CallName;
 
@@ -17,4 +20,12 @@ pub unsafe extern "C" fn margay_record_threads(name: *const CallName, from: u64,
         let recording = &process.rank().monitor().recording;
         recording.threads(name, from, start);
     }
+}
+
+/// This many words of the rank's memory, of 0, for what members of a team do: they are there for
+/// others when the process is dead. They are aligned to 128 bytes. Null where there are none.
+#[unsafe(no_mangle)]
+pub extern "C" fn margay_keep_threads(words: usize) -> *const AtomicU64 {
+    let kept = current().and_then(|process| process.rank().keep_threads(words));
+    kept.map_or(ptr::null(), <[AtomicU64]>::as_ptr)
 }

@@ -17,10 +17,12 @@ mod format;
 mod origin;
 mod piece;
 mod read;
+mod teams;
 mod write;
 
 pub use format::{KEY, Kind, NO_PEER, Record, Shape, Site, VERSION};
 pub use origin::{NameCell, Origin};
 pub use piece::Piece;
 pub use read::{Clock, Damaged, Lane, Reader, moment};
+pub use teams::{KeptMember, KeptTeam, TEAMS_KEY, TEAMS_WORDS, kept_teams, take_lines};
 pub use write::{Call, Message, Recorder, Timer};

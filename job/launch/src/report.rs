@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use margay_job_observe::calls::{self, CallView};
 use margay_job_observe::crash::{Crash, core_files_are_written};
+use margay_job_observe::kept;
 use margay_job_observe::places::Places;
 use margay_job_observe::posted::Posted;
 use margay_job_observe::state::analysis;
@@ -130,6 +131,9 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
         && !job.quiet
     {
         text.push_str(&last_calls(launcher, peers, rank));
+        for line in kept::lines(peers, rank) {
+            text.push_str(&format!("{launcher}: {line}\n"));
+        }
     }
     if ends && failure.is_crash() && !job.quiet {
         text.push_str(&meanwhile(launcher, peers, rank));

@@ -18,6 +18,7 @@
 //! | [`why`] | why a job hangs or is slow, as `margay why` shows it |
 //! | [`traffic`] | who sends how much to whom |
 //! | [`members`] | what members of teams do, as `margay why` shows it |
+//! | [`kept`] | the same of a rank that has crashed, as far as its memory is still there |
 //! | [`teams`] | the teams of a process with OpenMP, as `margay threads` shows them |
 //! | [`markers`] | the lights and texts that tasks of MPL show |
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ mod asked;
 pub mod call_site;
 pub mod calls;
 pub mod crash;
+pub mod kept;
 pub mod markers;
 pub mod members;
 pub mod mesh;

@@ -211,6 +211,12 @@ impl Elf {
         self.lowest
     }
 
+    /// Whether there are instructions at an address.
+    pub(crate) fn has_code(&self, address: u64) -> bool {
+        let is_in = |s: &Segment| (0..s.file_bytes).contains(&address.wrapping_sub(s.address));
+        self.segments.iter().any(is_in)
+    }
+
     /// The first bytes, which the loader maps unchanged.
     pub(crate) fn beginning(&self, most: u64) -> Vec<u8> {
         let len = self.source.len().min(most);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use margay_core_matching::Pattern;
 use margay_core_record::Shape;
@@ -251,6 +251,19 @@ impl Rank {
         if let Some(words) = words {
             self.monitor.recording.start(words, shape, has_all);
         }
+    }
+
+    /// This many words for what a library of threads does, in memory that outlives the process.
+    /// None where nothing is recorded, or when there is no room.
+    pub fn keep_threads(&self, words: usize) -> Option<&'static [AtomicU64]> {
+        let make = || {
+            (self.peers).make_note(
+                self.me,
+                margay_core_record::TEAMS_KEY,
+                margay_core_record::TEAMS_WORDS,
+            )
+        };
+        self.monitor.recording.keep_threads(words, make)
     }
 
     /// The library call that was noted last.

@@ -14,19 +14,20 @@ const HELD: u32 = 1;
 /// Held, and a thread may wait for it.
 const CONTENDED: u32 = 2;
 
-/// Takes a lock. `runtime` is called if the lock is held.
+/// Takes a lock. `runtime` is called if the lock is held. The program's call returns to `place`, 0
+/// where that is not known.
 #[inline]
-pub fn set(word: &AtomicU32, runtime: impl FnOnce() -> &'static Runtime) {
+pub fn set(word: &AtomicU32, runtime: impl FnOnce() -> &'static Runtime, place: usize) {
     if word
         .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
         .is_err()
     {
-        set_contended(word, runtime());
+        set_contended(word, runtime(), place);
     }
 }
 
 #[cold]
-fn set_contended(word: &AtomicU32, runtime: &'static Runtime) {
+fn set_contended(word: &AtomicU32, runtime: &'static Runtime, place: usize) {
     // Who holds it mostly takes it again in a moment, at no cost as long as nobody else looks at
     // the word.
     let take = || word.load(Ordering::Relaxed) == FREE && test(word);
@@ -34,14 +35,18 @@ fn set_contended(word: &AtomicU32, runtime: &'static Runtime) {
         return;
     }
     while word.swap(CONTENDED, Ordering::SeqCst) != FREE {
-        wait_until(runtime, word, &|| word.load(Ordering::SeqCst) != CONTENDED);
+        let is_free = || word.load(Ordering::SeqCst) != CONTENDED;
+        wait_until(runtime, word, place, &is_free);
     }
 }
 
 /// Waits under the key of a word, also on a thread that is no member.
-fn wait_until(runtime: &Runtime, word: &AtomicU32, condition: &dyn Fn() -> bool) {
+fn wait_until(runtime: &Runtime, word: &AtomicU32, place: usize, condition: &dyn Fn() -> bool) {
     slot::with(|context: Option<&Context>| match context {
-        Some(context) => context.wait_until(Wait::Lock, key(word), condition),
+        Some(context) => {
+            context.calls_from(place);
+            context.wait_until(Wait::Lock, key(word), condition);
+        }
         None => runtime.scheduler.wait_until(key(word), condition),
     });
 }
@@ -87,7 +92,7 @@ impl Nested {
     pub fn set(&self, context: &Context) -> u32 {
         let me = owner(context);
         if self.owner.load(Ordering::Relaxed) != me {
-            set(&self.lock, || context.runtime());
+            set(&self.lock, || context.runtime(), 0);
             self.owner.store(me, Ordering::Relaxed);
         }
         count_set(&self.count)
@@ -147,6 +152,7 @@ impl OldNested {
             }
         }
         while count == 0 {
+            context.calls_from(0);
             context.wait_until(Wait::Lock, key(&self.owner), &is_free);
             count = self.test_for(me);
         }

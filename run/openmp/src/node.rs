@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use margay_sys_os::static_ref::StaticRef;
 use margay_sys_threads::child_count::{ChildCount, NextStep};
-use margay_sys_threads::inspect::MemberRecord;
 
 use crate::depend::{Dependence, Siblings};
 use crate::spare::Spare;
@@ -30,9 +29,6 @@ pub struct TaskNode {
     pub parent: StaticRef<TaskNode>,
     pub owner: StaticRef<Member>,
     depth: AtomicU32,
-    /// Of an implicit task: what its member is doing. Here, since a member that begins writes this
-    /// node anyway.
-    pub(crate) record: MemberRecord,
     /// Its children, and whether it may be recycled.
     pub children: ChildCount,
     pub group: Taskgroup,
@@ -111,7 +107,6 @@ impl TaskNode {
             parent: StaticRef::none(),
             owner: StaticRef::none(),
             depth: AtomicU32::new(0),
-            record: MemberRecord::default(),
             children: ChildCount::new(),
             group: Taskgroup::default(),
             in_place: StaticRef::none(),

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use margay_run_threads::{AnyClock, preempt_by};
 use margay_sys_os::static_ref::StaticRef;
+use margay_sys_threads::inspect::Keeper;
 use margay_sys_threads::slot;
 
 use crate::affinity::{self, ShownAffinity};
@@ -48,6 +49,7 @@ pub struct Runtime {
     pub(crate) reductions: RegisteredReductions,
     pub(crate) shown_affinity: ShownAffinity,
     tool: StaticRef<Tool>,
+    keeper: Option<Keeper>,
 }
 
 impl Runtime {
@@ -78,9 +80,23 @@ impl Runtime {
             reductions: RegisteredReductions::default(),
             shown_affinity: ShownAffinity::default(),
             tool: StaticRef::none(),
+            keeper: None,
             clock,
             environment,
         }
+    }
+
+    /// What teams write of themselves goes where the keeper says.
+    #[must_use]
+    pub fn kept_by(self, keeper: Keeper) -> Runtime {
+        Runtime {
+            keeper: Some(keeper),
+            ..self
+        }
+    }
+
+    pub(crate) fn keeper(&self) -> Option<Keeper> {
+        self.keeper
     }
 
     /// Reports to a tool what happens from now on: before the first thread uses the runtime, and

@@ -490,7 +490,7 @@ impl Context {
         inherited.reductions = outer;
         drop(inherited);
         if !is_cancelled {
-            self.barrier_of(Sync::BarrierWorkshare);
+            self.barrier_of(Sync::BarrierWorkshare, 0);
         }
     }
 

@@ -16,7 +16,7 @@ use margay_sys_os::clock::Clock;
 use margay_sys_os::static_ref::{Handoff, StaticRef};
 use margay_sys_os::{fence, process};
 use margay_sys_threads::deque::{self, Stealer};
-use margay_sys_threads::inspect::Wait;
+use margay_sys_threads::inspect::{MemberRecord, TeamWords, Wait};
 
 use crate::icv::Icv;
 use crate::node::TaskNode;
@@ -70,9 +70,8 @@ struct Nesting {
     parent: StaticRef<Member>,
     level: AtomicU32,
     active_level: AtomicU32,
-    /// What distinguishes the region from others, mostly the address of its function; 0 while no
-    /// region uses the team.
-    site: AtomicUsize,
+    /// What distinguishes the region from others, as it is seen from outside.
+    site: &'static AtomicUsize,
 }
 
 /// How many members have come how far at the end of a region.
@@ -152,6 +151,8 @@ pub struct Member {
     pub id: u32,
     team: StaticRef<Team>,
     implicit: &'static TaskNode,
+    /// What it is doing, as it is seen from outside.
+    record: &'static MemberRecord,
     tasks: Stealer<Box<Task>>,
     local: Handoff<MemberLocal>,
     is_asleep: AtomicBool,
@@ -206,15 +207,18 @@ impl Offer<Worker> for TeamOffer {
 impl Team {
     fn make(runtime: &'static Runtime, size: u32) -> &'static Team {
         fence::register();
+        let words = TeamWords::new(size, runtime.keeper());
         let mut locals = Vec::new();
         let members = (0..size)
-            .map(|id| {
+            .zip(words.members)
+            .map(|(id, record)| {
                 let (owner, stealer) = deque::deque();
                 locals.push(Box::new(MemberLocal::new(owner)));
                 Member {
                     id,
                     team: StaticRef::none(),
                     implicit: runtime.nodes.make(),
+                    record,
                     tasks: stealer,
                     local: Handoff::empty(),
                     is_asleep: AtomicBool::new(false),
@@ -234,7 +238,7 @@ impl Team {
                 parent: StaticRef::none(),
                 level: AtomicU32::new(0),
                 active_level: AtomicU32::new(0),
-                site: AtomicUsize::new(0),
+                site: &words.team.site,
             },
             // The team of an initial thread needs no workers: none are started for it.
             claims: Claims::new(

@@ -38,6 +38,14 @@ impl Words {
         }
     }
 
+    /// The words for as long as the process lives, whatever becomes of the other owners.
+    #[must_use]
+    pub fn leak(self) -> &'static [AtomicU64] {
+        let words = std::mem::ManuallyDrop::new(self);
+        // SAFETY: by the promise of `kept_by`; this keeper is never dropped.
+        unsafe { std::slice::from_raw_parts(words.at.as_ptr(), words.len) }
+    }
+
     /// `len` words of this process alone, all 0.
     #[must_use]
     pub fn private(len: usize) -> Words {

@@ -13,7 +13,7 @@
 use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// The name of the exported symbol.
@@ -140,14 +140,76 @@ pub struct TeamRecord {
     pub opened_at: usize,
 }
 
-/// What a member is doing.
+/// What a member is doing. On a pair of cache lines of its own: its neighbours are on other cores,
+/// and processors fetch pairs.
 #[derive(Debug, Default)]
-#[repr(C)]
+#[repr(C, align(128))]
 pub struct MemberRecord {
     /// An address on the stack on which it runs; 0 before it has begun and when it is over.
     pub stack: AtomicUsize,
     /// A [`Wait`].
     pub wait: AtomicU32,
+    /// The address in the program to which the call returns in which it waits, or waited last, at a
+    /// barrier or for a lock; 0 where that is not known.
+    pub place: AtomicUsize,
+}
+
+/// Which region uses a team.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct SiteRecord {
+    /// What distinguishes the region from others, mostly the address of its function; 0 while no
+    /// region uses the team.
+    pub site: AtomicUsize,
+    /// Members, whose records follow in kept words.
+    pub size: AtomicUsize,
+}
+
+/// Words of a record in memory that is kept.
+pub const RECORD_WORDS: usize = 16;
+
+/// Finds memory that somebody else still has when the process is dead: this many words of 0,
+/// aligned as records are. None where there is none.
+pub type Keeper = fn(usize) -> Option<&'static [AtomicU64]>;
+
+/// The records of a team and of its members. They live as long as the process.
+#[derive(Clone, Copy, Debug)]
+pub struct TeamWords {
+    pub team: &'static SiteRecord,
+    pub members: &'static [MemberRecord],
+}
+
+impl TeamWords {
+    /// For a team of `size`: in memory that is kept, if there is some.
+    #[must_use]
+    pub fn new(size: u32, keeper: Option<Keeper>) -> TeamWords {
+        let count = size as usize;
+        let kept = keeper.and_then(|keeper| keeper(RECORD_WORDS * (1 + count)));
+        let words = kept.and_then(|words| TeamWords::within(words, count));
+        let words = words.unwrap_or_else(|| TeamWords {
+            team: Box::leak(Box::default()),
+            members: Vec::leak((0..count).map(|_| MemberRecord::default()).collect()),
+        });
+        words.team.size.store(count, Ordering::Release);
+        words
+    }
+
+    fn within(words: &'static [AtomicU64], count: usize) -> Option<TeamWords> {
+        const { assert!(size_of::<MemberRecord>() == 8 * RECORD_WORDS) };
+        const { assert!(size_of::<SiteRecord>() == 8 * RECORD_WORDS) };
+        let first = words.as_ptr();
+        let is_fit = first.addr().is_multiple_of(align_of::<MemberRecord>())
+            && words.len() == RECORD_WORDS * (1 + count);
+        // SAFETY: the words are there for ever, as many and aligned (checked), and all bits of
+        // records are atomics, for which every value is valid.
+        is_fit.then(|| unsafe {
+            let members = first.add(RECORD_WORDS).cast::<MemberRecord>();
+            TeamWords {
+                team: &*first.cast::<SiteRecord>(),
+                members: std::slice::from_raw_parts(members, count),
+            }
+        })
+    }
 }
 
 /// What a member waits for.
@@ -199,6 +261,12 @@ impl MemberRecord {
         let result = f();
         self.wait.store(before, Ordering::Relaxed);
         result
+    }
+
+    /// The call in which the member is about to wait returns to this address of the program.
+    #[inline]
+    pub fn calls_from(&self, place: usize) {
+        self.place.store(place, Ordering::Relaxed);
     }
 
     /// Where this is.

@@ -1,5 +1,5 @@
 /* Ranks with teams of OpenMP. With `hangs` the members of rank 0 wait in different ways for ever, one of them for a message;
- * with `passes` they exchange messages; else all of it comes to an end, with times that a profile shows. */
+ * with `stays` one member computes for ever; with `passes` they exchange messages; else all of it comes to an end, with times that a profile shows. */
 #include <mpi.h>
 #include <omp.h>
 #include <stdio.h>
@@ -58,6 +58,37 @@ static void ends(void)
     }
 }
 
+/* One member stays in a critical construct, another one waits for it, and two wait at a barrier. */
+static void stays(void)
+{
+    int has_entered = 0;
+#pragma omp parallel num_threads(4) shared(has_entered) /* LINE stays */
+    {
+        int seen = 0;
+        if (omp_get_thread_num() == 1) {
+#pragma omp critical(only)
+            {
+#pragma omp atomic write
+                has_entered = 1;
+                printf("ready\n");
+                fflush(stdout);
+                for (;;) {
+                    work(0.01);
+                }
+            }
+        }
+        while (omp_get_thread_num() == 2 && !seen) {
+#pragma omp atomic read
+            seen = has_entered;
+        }
+        if (omp_get_thread_num() == 2) {
+#pragma omp critical(only) /* LINE enters */
+            work(0.0);
+        }
+        meet();
+    }
+}
+
 /* A member waits for a message of another one, which may be one that nobody has begun. */
 static void passes(void)
 {
@@ -85,6 +116,8 @@ int main(int argc, char **argv)
             hangs();
         }
         MPI_Barrier(MPI_COMM_WORLD); /* LINE all */
+    } else if (argc > 1 && strcmp(argv[1], "stays") == 0) {
+        stays();
     } else if (argc > 1 && strcmp(argv[1], "passes") == 0) {
         passes();
     } else {

@@ -20,15 +20,17 @@ fn raise(tool: &Tool, event: &Event<'_>) {
     (tool.raise)(event);
 }
 
-/// Takes a lock or enters a critical construct.
+/// Takes a lock or enters a critical construct; the call returns to `place`, or 0.
 #[inline]
-pub fn set(word: &AtomicU32, kind: Mutex, hint: u32) {
+pub fn set(word: &AtomicU32, kind: Mutex, hint: u32, place: usize) {
     match tool() {
-        None => lock::set(word, runtime),
+        None => lock::set(word, runtime, place),
         Some(tool) if tool.only_waits && lock::test(word) => {}
         Some(tool) => {
             let wait = id(word);
-            acquire(tool, kind, hint, wait, || lock::set(word, runtime));
+            acquire(tool, kind, hint, wait, || {
+                lock::set(word, runtime, place);
+            });
         }
     }
 }

@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use margay_core_record::{Call, Kind, Message, NameCell, Origin, Recorder, Shape, Timer};
+use margay_core_record::{
+    Call, Kind, Message, NameCell, Origin, Recorder, Shape, Timer, take_lines,
+};
 use margay_core_registry::CallName;
 use margay_sys_os::kept::Words;
 use margay_sys_os::process::thread_id;
@@ -74,6 +76,8 @@ pub struct Recording {
     has_all: AtomicBool,
     /// The program may be one in Python.
     has_python: AtomicBool,
+    /// What members of teams do at the moment.
+    kept: OnceLock<Option<&'static [AtomicU64]>>,
     /// For what threads do in libraries of threads: the thread, and in the lower half its ring.
     threads: [AtomicU64; THREADS],
 }
@@ -216,6 +220,17 @@ impl Recording {
             Some(index) => recorder.threads(index, Origin { call: name, from }, start),
             None => recorder.unrecorded(),
         }
+    }
+
+    /// This many words for what members of a team do, of a note that `make` makes.
+    pub fn keep_threads(
+        &self,
+        words: usize,
+        make: impl FnOnce() -> Option<Words>,
+    ) -> Option<&'static [AtomicU64]> {
+        self.recorder.get()?;
+        let note = (*self.kept.get_or_init(|| make().map(Words::leak)))?;
+        take_lines(note, words)
     }
 
     /// The ring for what a thread does in libraries of threads. It keeps it when it ends.

@@ -354,28 +354,29 @@ impl Context {
         team.close();
     }
 
-    /// A barrier: all members wait for each other, and for the tasks of the team.
+    /// A barrier: all members wait for each other, and for the tasks of the team. The program's
+    /// call returns to `place`, 0 where that is not known.
     #[inline]
-    pub fn barrier(&self) {
-        self.barrier_of(Sync::BarrierExplicit);
+    pub fn barrier(&self, place: usize) {
+        self.barrier_of(Sync::BarrierExplicit, place);
     }
 
     /// The same for a barrier that a tool knows as one of this kind.
     #[inline]
-    pub fn barrier_of(&self, kind: Sync) {
-        self.barrier_by(|| kind);
+    pub fn barrier_of(&self, kind: Sync, place: usize) {
+        self.barrier_by(|| kind, place);
     }
 
     /// The same, with the kind only asked for where there is a tool.
     #[inline]
-    pub fn barrier_by(&self, kind: impl FnOnce() -> Sync) {
+    pub fn barrier_by(&self, kind: impl FnOnce() -> Sync, place: usize) {
         match self.tool {
-            None => self.pass_barrier(),
-            Some(tool) => self.tell_wait(tool, kind(), || self.pass_barrier()),
+            None => self.pass_barrier(place),
+            Some(tool) => self.tell_wait(tool, kind(), || self.pass_barrier(place)),
         }
     }
 
-    fn pass_barrier(&self) {
+    fn pass_barrier(&self, place: usize) {
         self.wait_for_descendants();
         let team = self.team;
         let TeamBarrier { written, watched } = &team.barrier;
@@ -396,6 +397,7 @@ impl Context {
             team.wake_all();
         } else {
             self.make_members_stealable();
+            self.calls_from(place);
             self.wait(Wait::Barrier, TaskFilter::Any, &|| {
                 watched.generation.load(Ordering::SeqCst) != generation || team.is_cancelled()
             });
@@ -436,7 +438,7 @@ impl Context {
     /// The members that did not execute the `single` wait for the address that the other one passes
     /// to [`end_single_copy`](Self::end_single_copy).
     pub fn copied(&self) -> usize {
-        self.barrier_of(Sync::BarrierWorkshare);
+        self.barrier_of(Sync::BarrierWorkshare, 0);
         self.team.barrier.written.copied.load(Ordering::Acquire)
     }
 
@@ -444,7 +446,7 @@ impl Context {
     pub fn end_single_copy(&self, address: usize) {
         let written = &self.team.barrier.written;
         written.copied.store(address, Ordering::Release);
-        self.barrier_of(Sync::BarrierWorkshare);
+        self.barrier_of(Sync::BarrierWorkshare, 0);
     }
 
     /// The thread number of the ancestor at this level, and the size of its team; none where there

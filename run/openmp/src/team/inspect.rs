@@ -4,20 +4,17 @@ use std::ptr;
 
 use margay_sys_threads::inspect::{MemberRecord, TeamRecord, add_team};
 
-use super::{Member, Team};
+use super::{Context, Member, Team};
 
 /// Enters a team, when it is made.
 pub(super) fn enter(team: &'static Team) {
-    let records = team
-        .members
-        .iter()
-        .map(|member| member.implicit.record.address());
+    let records = team.members.iter().map(|member| member.record.address());
     let records: &'static [usize] = Vec::leak(records.collect());
     let (first_class, class_bytes, classes) = team.claims.places();
     add_team(TeamRecord {
         size: team.size,
         classes,
-        site_at: ptr::from_ref(&team.nesting.site).addr(),
+        site_at: ptr::from_ref(team.nesting.site).addr(),
         level_at: ptr::from_ref(&team.nesting.level).addr(),
         parent_at: team.nesting.parent.address(),
         members: team.members.as_ptr().addr(),
@@ -30,10 +27,17 @@ pub(super) fn enter(team: &'static Team) {
     });
 }
 
+impl Context {
+    /// The call in which this member is about to wait returns to this address of the program.
+    pub(crate) fn calls_from(&self, place: usize) {
+        self.member.record().calls_from(place);
+    }
+}
+
 impl Member {
     /// What it is doing, as it is seen from outside.
     #[inline]
     pub(super) fn record(&self) -> &'static MemberRecord {
-        &self.implicit.record
+        self.record
     }
 }
