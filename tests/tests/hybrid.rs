@@ -1,6 +1,6 @@
 //! Ranks with teams of OpenMP: what `margay why` and profiles show of their members.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use margay_tests::hangs::Built;
@@ -169,13 +169,55 @@ fn a_profile_and_a_trace_have_regions_and_waits_of_openmp_by_line() {
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     let row = format!("omp barrier            {}", built.line("barrier"));
     assert!(text.contains(&row), "{text}");
-    let convert = command(margay(), 30)
-        .args(["trace", "convert"])
-        .arg(&trace)
-        .args(["--to", "chrome"])
-        .output()
-        .unwrap();
-    assert!(convert.status.success(), "{convert:?}");
+    let convert = |to: &str| {
+        let mut convert = command(margay(), 30);
+        convert.args(["trace", "convert"]).arg(&trace);
+        let output = run(convert.args(["--to", to]));
+        assert!(output.status.success(), "{output:?}");
+    };
+    convert("chrome");
     let events = std::fs::read_to_string(trace.with_extension("json")).unwrap();
     assert_eq!(events.matches("\"name\":\"omp parallel\"").count(), 2);
+
+    // The page has a row for each thread.
+    let html = trace.with_extension("html");
+    let mut view = command(margay(), 30);
+    let output = run(view.arg("view").arg(&trace).arg("--html").arg(&html));
+    assert!(output.status.success(), "{output:?}");
+    let page = std::fs::read_to_string(html).unwrap();
+    let (_, openmp) = page.split_once("\"openmp\":[").unwrap();
+    let (openmp, _) = openmp.split_once("],\"left_out\"").unwrap();
+    let rows = |rank: u32| openmp.matches(&format!("{{\"rank\":{rank},")).count();
+    // Both members may have run on one thread.
+    assert!(
+        [0, 1].iter().all(|&rank| (1..=2).contains(&rows(rank))),
+        "{openmp}"
+    );
+
+    convert("otf2");
+    if !Path::new("/usr/bin/otf2-print").exists() {
+        println!("note: there is no otf2-print here: what is in archives is not tested");
+        return;
+    }
+    let mut print = command("otf2-print", 60);
+    print.args(["-Werror", "-A"]);
+    let printed = run(print.arg(trace.with_extension("otf2").join("traces.otf2")));
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    let events = |kind: &str, region: &str| {
+        let region = format!("Region: \"{region}\" ");
+        let is_it = |line: &&str| line.starts_with(kind) && line.contains(&region);
+        printed.lines().filter(is_it).count()
+    };
+    for kind in ["ENTER", "LEAVE"] {
+        assert_eq!(events(kind, "omp parallel"), 2, "{printed}");
+        assert_eq!(events(kind, "omp barrier"), 4, "{printed}");
+    }
+    let definitions = |kind: &str, what: &str| {
+        let is_it = |line: &&str| line.starts_with(kind) && line.contains(what);
+        printed.lines().filter(is_it).count()
+    };
+    let threads = definitions("LOCATION ", " OpenMP, thread ");
+    assert_eq!(threads, rows(0) + rows(1), "{printed}");
+    let region = definitions("REGION ", "Role: PARALLEL, Paradigm: \"OpenMP\"");
+    assert_eq!(region, 1, "{printed}");
 }

@@ -32,7 +32,7 @@ use bytes::{ChunkWriter, DEFINITION_CHUNK, EVENT_CHUNK, Fields, LITTLE_ENDIAN, m
 use communicators::{Communicators, Members};
 use events::{Events, LONG, NOT_ENDED};
 use folder::Folder;
-use operation::paradigm::MPI;
+use operation::paradigm::{MPI, OPENMP};
 use regions::Regions;
 
 /// Each has two files, and all of them are in one definition.
@@ -109,19 +109,20 @@ fn archive(folder: &mut Folder<'_>, trace: &Trace) -> io::Result<()> {
     let mut locations = Vec::new();
     let mut last = trace.end_ns;
     let mut threads = trace.threads.iter().peekable();
+    let mut openmp = trace.openmp.iter().peekable();
     for rank in 0..trace.head.ranks {
         let nothing = ThreadRecords {
             rank,
             ..ThreadRecords::default()
         };
         let first = threads.next_if(|of| of.rank == rank);
-        let mut next = Some(first.unwrap_or(&nothing));
+        let mut next = Some((first.unwrap_or(&nothing), "thread"));
         let mut place = 0;
-        while let Some(of) = next {
+        while let Some((of, what)) = next {
             let number = u64::from(rank) | place << 32;
             let file = ChunkWriter::new(folder.events(number)?, EVENT_CHUNK);
-            let what = (trace, of);
-            let (events, end) = Events::write(file, what, &communicators, &mut regions)?;
+            let records = (trace, of);
+            let (events, end) = Events::write(file, records, &communicators, &mut regions)?;
             // Nothing is defined for one thread alone.
             ChunkWriter::new(folder.definitions_of(number)?, DEFINITION_CHUNK).finish()?;
             last = last.max(end);
@@ -129,14 +130,18 @@ fn archive(folder: &mut Folder<'_>, trace: &Trace) -> io::Result<()> {
                 number,
                 name: match place {
                     0 => format!("rank {rank}"),
-                    _ => format!("rank {rank} thread {}", of.thread),
+                    _ => format!("rank {rank} {what} {}", of.thread),
                 },
                 rank,
                 events,
                 lost: of.lost,
             });
             place += 1;
-            next = threads.next_if(|of| of.rank == rank);
+            let further = threads.next_if(|of| of.rank == rank);
+            // What a thread does in OpenMP is apart from its calls, as those of others may be among
+            // these.
+            let of_openmp = || Some((openmp.next_if(|of| of.rank == rank)?, "OpenMP, thread"));
+            next = further.map(|of| (of, "thread")).or_else(of_openmp);
         }
     }
     let mut definitions = Definitions::new(folder.definitions()?);
@@ -237,10 +242,17 @@ impl Definitions {
         /// The first of the hosts.
         const HOST: u32 = 1;
         const PROCESSES: u8 = 0;
-        let name = self.string("MPI")?;
-        let mut fields = Fields::default();
-        fields.byte(MPI).word(name).byte(PROCESSES);
-        self.put(definition::PARADIGM, &fields)?;
+        const FORK_AND_JOIN: u8 = 1;
+        let mut paradigms = vec![(MPI, "MPI", PROCESSES)];
+        if !trace.openmp.is_empty() {
+            paradigms.push((OPENMP, "OpenMP", FORK_AND_JOIN));
+        }
+        for (paradigm, name, class) in paradigms {
+            let name = self.string(name)?;
+            let mut fields = Fields::default();
+            fields.byte(paradigm).word(name).byte(class);
+            self.put(definition::PARADIGM, &fields)?;
+        }
         let mut hosts: Vec<&str> = locations.iter().map(|l| trace.host(l.rank)).collect();
         hosts.sort_unstable();
         hosts.dedup();
@@ -401,8 +413,10 @@ impl Definitions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::tests::small;
+    use crate::format::SiteInfo;
+    use crate::format::tests::{record, small};
     use events::tests::events_of;
+    use margay_core_record::Kind;
     use std::fs;
 
     #[test]
@@ -447,6 +461,51 @@ mod tests {
         assert_eq!(events_of(&read("traces/2.evt")).len(), 0);
         assert_eq!(fs::read_dir(path.join("traces")).unwrap().count(), 6);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+    }
+
+    /// The same with a region of two threads of rank 0, which meet at a barrier.
+    fn with_openmp() -> Trace {
+        let mut trace = small();
+        for (number, call) in [(4, "omp parallel"), (5, "omp barrier")] {
+            let site = SiteInfo {
+                call: call.into(),
+                ..trace.sites[&3].clone()
+            };
+            trace.sites.insert(number, site);
+        }
+        let of = |start, ticks, site| record(Kind::Threads, start, ticks, site, u32::MAX);
+        let thread = |thread, records| ThreadRecords {
+            rank: 0,
+            thread,
+            records,
+            lost: 0,
+        };
+        trace.openmp = vec![
+            thread(
+                10,
+                vec![of(500_000, 4_000_000, 4), of(1_000_000, 2_000_000, 5)],
+            ),
+            thread(12, vec![of(2_900_000, 100_000, 5)]),
+        ];
+        trace
+    }
+
+    #[test]
+    fn what_threads_do_in_openmp_is_a_location_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.otf2");
+        let trace = with_openmp();
+        write(&path, &trace).unwrap();
+        // Each as program, region and barrier.
+        let first = fs::read(path.join("traces/4294967296.evt")).unwrap();
+        assert_eq!(events_of(&first).len(), 6);
+        assert!(path.join("traces/8589934592.evt").exists());
+        assert!(!path.join("traces/4294967297.evt").exists());
+        let definitions = fs::read(path.join("traces.def")).unwrap();
+        for text in ["OpenMP", "rank 0 OpenMP, thread 12", "omp barrier"] {
+            let wanted = format!("{text}\0").into_bytes();
+            assert!(definitions.windows(wanted.len()).any(|at| at == wanted));
+        }
     }
 
     #[test]

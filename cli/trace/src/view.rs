@@ -9,7 +9,7 @@ use std::time::Duration;
 use margay_core_record::Kind;
 
 use crate::analyse::{Analysis, critical_path};
-use crate::format::{At, Trace, duration};
+use crate::format::{At, ThreadRecords, Trace, duration};
 use crate::json::{Json, quote};
 
 const PAGE: &str = include_str!("view.html");
@@ -48,38 +48,18 @@ fn data(trace: &Trace, analysis: &Analysis) -> String {
         json.text("file", file);
         json.text("text", text);
     });
-    let least = least_duration(trace);
     let mut left_out = 0_u64;
-    json.array("threads", &trace.threads, |json, of| {
-        json.number("rank", f64::from(of.rank));
-        json.number("thread", f64::from(of.thread));
-        json.text("host", trace.hosts.get(&of.rank).map_or("", String::as_str));
-        let mut rows = String::new();
-        let mut last = 0;
-        for record in &of.records {
-            let ns = duration(trace, record);
-            if record.kind.is_further() {
-                continue;
-            }
-            if ns < least {
-                left_out += 1;
-                continue;
-            }
-            let peer = record.peer.map_or(-1, i64::from);
-            let open = i32::from(record.ticks.is_none());
-            let _ = write!(
-                rows,
-                "{} {ns} {} {} {peer} {} {} {open},",
-                record.start.saturating_sub(last),
-                record.site,
-                record.kind as u8,
-                record.tag as i32,
-                record.bytes
-            );
-            last = record.start;
-        }
-        json.text("calls", &rows);
-    });
+    for (name, threads) in [("threads", &trace.threads), ("openmp", &trace.openmp)] {
+        let least = least_duration(trace, threads);
+        json.array(name, threads, |json, of| {
+            json.number("rank", f64::from(of.rank));
+            json.number("thread", f64::from(of.thread));
+            json.text("host", trace.hosts.get(&of.rank).map_or("", String::as_str));
+            let (rows, short) = rows(trace, of, least);
+            left_out += short;
+            json.text("calls", &rows);
+        });
+    }
     json.number("left_out", left_out as f64);
     let mut rows = String::new();
     for message in analysis.messages.iter().take(MOST_MESSAGES) {
@@ -130,9 +110,34 @@ fn data(trace: &Trace, analysis: &Analysis) -> String {
     json.end()
 }
 
+/// The calls of a thread that last at least so long, and how many do not.
+fn rows(trace: &Trace, of: &ThreadRecords, least: u64) -> (String, u64) {
+    let (mut rows, mut left_out, mut last) = (String::new(), 0, 0);
+    for record in of.records.iter().filter(|r| !r.kind.is_further()) {
+        let ns = duration(trace, record);
+        if ns < least {
+            left_out += 1;
+            continue;
+        }
+        let peer = record.peer.map_or(-1, i64::from);
+        let open = i32::from(record.ticks.is_none());
+        let _ = write!(
+            rows,
+            "{} {ns} {} {} {peer} {} {} {open},",
+            record.start.saturating_sub(last),
+            record.site,
+            record.kind as u8,
+            record.tag as i32,
+            record.bytes
+        );
+        last = record.start;
+    }
+    (rows, left_out)
+}
+
 /// The shortest call that the page shows, so that it shows [`MOST_CALLS`].
-fn least_duration(trace: &Trace) -> u64 {
-    let calls = trace.threads.iter().flat_map(|t| &t.records);
+fn least_duration(trace: &Trace, threads: &[ThreadRecords]) -> u64 {
+    let calls = threads.iter().flat_map(|t| &t.records);
     let mut lengths: Vec<u64> = calls
         .filter(|r| !r.kind.is_further() && r.kind != Kind::Total)
         .map(|r| duration(trace, r))

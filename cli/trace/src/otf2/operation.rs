@@ -3,6 +3,7 @@
 /// The paradigms that occur.
 pub mod paradigm {
     pub const USER: u8 = 1;
+    pub const OPENMP: u8 = 3;
     pub const MPI: u8 = 4;
     pub const MEASUREMENT: u8 = 6;
 }
@@ -10,7 +11,13 @@ pub mod paradigm {
 /// The roles of regions that occur.
 pub mod role {
     pub const FUNCTION: u8 = 1;
+    pub const PARALLEL: u8 = 5;
+    pub const CRITICAL: u8 = 12;
+    pub const ATOMIC: u8 = 14;
     pub const BARRIER: u8 = 15;
+    pub const IMPLICIT_BARRIER: u8 = 16;
+    pub const ORDERED: u8 = 18;
+    pub const TASK_WAIT: u8 = 22;
     pub const ONE_TO_ALL: u8 = 23;
     pub const ALL_TO_ONE: u8 = 24;
     pub const ALL_TO_ALL: u8 = 25;
@@ -19,6 +26,20 @@ pub mod role {
     pub const POINT_TO_POINT: u8 = 28;
     pub const WINDOWS: u8 = 29;
     pub const ARTIFICIAL: u8 = 31;
+}
+
+/// The role of a region or wait of OpenMP, by the name of its record; none of anything else.
+pub fn role_of_openmp(name: &str) -> Option<u8> {
+    Some(match name.strip_prefix("omp ")? {
+        "parallel" => role::PARALLEL,
+        "barrier" => role::BARRIER,
+        "end of parallel" | "end of worksharing" => role::IMPLICIT_BARRIER,
+        "taskwait" | "taskgroup" => role::TASK_WAIT,
+        "wait for critical" | "wait for lock" => role::CRITICAL,
+        "wait for atomic" => role::ATOMIC,
+        "wait for ordered" => role::ORDERED,
+        _ => role::FUNCTION,
+    })
 }
 
 /// A collective operation, with OTF2's number.

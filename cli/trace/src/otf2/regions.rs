@@ -6,7 +6,9 @@ use std::path::Path;
 
 use margay_core_record::Record;
 
-use super::operation::{Operation, paradigm, plain, receives_itself, role, role_of};
+use super::operation::{
+    Operation, paradigm, plain, receives_itself, role, role_of, role_of_openmp,
+};
 use crate::format::{SiteInfo, Trace, name_of};
 
 pub struct Region {
@@ -133,13 +135,14 @@ impl Region {
             true => String::new(),
             false => format!("called from {} at {}", site.function, site.place()),
         };
+        let openmp = role_of_openmp(&site.call);
         Region {
             name: site.call.clone(),
             description,
             file: site.file.clone(),
             line: site.line,
-            role: role_of(&call),
-            paradigm: paradigm::MPI,
+            role: openmp.unwrap_or_else(|| role_of(&call)),
+            paradigm: openmp.map_or(paradigm::MPI, |_| paradigm::OPENMP),
             operation: Operation::of(&call),
             receives_itself: receives_itself(&call),
         }
