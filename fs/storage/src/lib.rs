@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod direct;
 mod error;
 mod posix;
 

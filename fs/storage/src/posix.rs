@@ -1,10 +1,11 @@
 //! The system's files.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use margay_sys_os::file::{self, File, How, Identity, Lock, Slice};
 
+use crate::direct::Direct;
 use crate::error::{Result, StorageError};
 use crate::{Layout, Storage, Store};
 
@@ -17,12 +18,17 @@ const MOST_LAYOUT: usize = 32;
 
 /// The system's files, by their paths.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Posix;
+pub struct Posix {
+    /// Whether files of a parallel file system are read and written past the kernel.
+    pub is_direct: bool,
+}
 
 struct Open {
     file: File,
     path: String,
     identity: Identity,
+    /// The direct way, once something has been read or written; none where there is none.
+    direct: OnceLock<Option<Direct>>,
 }
 
 impl Store for Posix {
@@ -37,6 +43,10 @@ impl Store for Posix {
             file,
             path: path.into(),
             identity,
+            direct: match self.is_direct {
+                true => OnceLock::new(),
+                false => OnceLock::from(None),
+            },
         }))
     }
 
@@ -46,6 +56,12 @@ impl Store for Posix {
 }
 
 impl Open {
+    /// The direct way. A rank that leaves reading and writing to others never asks for it.
+    fn direct(&self) -> Option<&Direct> {
+        let way = self.direct.get_or_init(|| Direct::begin(&self.file));
+        way.as_ref()
+    }
+
     fn report<T>(&self, what: &str, result: io::Result<T>) -> Result<T> {
         result.map_err(|error| StorageError::of(&error, what, &self.path))
     }
@@ -53,11 +69,16 @@ impl Open {
 
 impl Storage for Open {
     fn read_at(&self, offset: u64, pieces: &[Slice]) -> Result<u64> {
-        self.report("read", self.file.read_at(offset, pieces))
+        let done = self.direct().and_then(|way| way.read_at(offset, pieces));
+        let done = done.unwrap_or_else(|| self.file.read_at(offset, pieces));
+        self.report("read", done)
     }
 
     fn write_at(&self, offset: u64, pieces: &[Slice]) -> Result<()> {
-        self.report("write", self.file.write_at(offset, pieces).map(|_| ()))
+        let way = self.direct();
+        let done = way.and_then(|way| way.write_at(&self.file, offset, pieces));
+        let done = done.unwrap_or_else(|| self.file.write_at(offset, pieces));
+        self.report("write", done.map(|_| ()))
     }
 
     fn size(&self) -> Result<u64> {
@@ -127,28 +148,31 @@ mod tests {
             exclusive: true,
             permissions: 0o600,
         };
-        let file = Posix.open(path, how).expect("a new file");
-        let again = Posix.open(path, how).err().expect("it is there");
+        let file = Posix::default().open(path, how).expect("a new file");
+        let again = Posix::default().open(path, how).err().expect("it is there");
         assert_eq!(again.cause, Cause::Exists);
         let mem = Mem::from_vec(vec![1, 2, 3]);
         let piece = Slice { mem, at: 0, len: 3 };
         file.write_at(2, &[piece]).expect("written");
         assert_eq!(file.size(), Ok(5));
         assert_eq!(file.layout(), None);
-        Posix.delete(path).expect("deleted");
-        let error = Posix.delete(path).expect_err("it is gone");
+        Posix::default().delete(path).expect("deleted");
+        let error = Posix::default().delete(path).expect_err("it is gone");
         assert_eq!(
             error.to_string(),
             format!(
                 "cannot delete file '{path}': no such file or directory; check the name, or open it with MPI_MODE_CREATE"
             )
         );
-        let lost = Posix.open("/nope/lost", how).err().expect("no folder");
+        let lost = Posix::default()
+            .open("/nope/lost", how)
+            .err()
+            .expect("no folder");
         assert_eq!(
             lost.to_string(),
             "cannot open file '/nope/lost': no such file or directory; there is no folder '/nope'; make it, or check the name"
         );
-        let folder = Posix.open(
+        let folder = Posix::default().open(
             "/",
             How {
                 read: true,

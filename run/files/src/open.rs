@@ -32,6 +32,10 @@ const KNOWN: i32 = MPI_MODE_APPEND
     | MPI_MODE_UNIQUE_OPEN
     | MPI_MODE_WRONLY;
 
+/// The environment variable that says whether files of a parallel file system are read and written
+/// past the kernel.
+const ENV_DIRECT: &str = "MARGAY_PFS_DIRECT";
+
 /// Where the number of a file begins among the words that ranks compare.
 const NUMBER: usize = 3;
 
@@ -189,7 +193,7 @@ impl Files<'_> {
         let mut result = Ok(());
         if file.amode & MPI_MODE_DELETE_ON_CLOSE != 0 {
             if file.comm.rank == 0 {
-                result = Posix.delete(&file.name).map_err(failed);
+                result = Posix::default().delete(&file.name).map_err(failed);
             }
             result = self.agree(&file, result);
         }
@@ -216,7 +220,7 @@ impl Files<'_> {
     /// # Errors
     /// When there is no such file or it cannot be deleted.
     pub fn delete(&self, name: &str) -> Result<()> {
-        Posix.delete(name).map_err(failed)
+        Posix::default().delete(name).map_err(failed)
     }
 
     /// `MPI_File_set_view` (collective).
@@ -348,7 +352,10 @@ fn open(name: &str, amode: i32, hints: &Hints, first: bool) -> Result<Arc<dyn St
         exclusive: first && amode & MPI_MODE_EXCL != 0,
         permissions: hints.file_perm,
     };
-    let storage = Posix.open(name, how).map_err(failed)?;
+    let place = Posix {
+        is_direct: std::env::var_os(ENV_DIRECT).is_none_or(|value| value != "0"),
+    };
+    let storage = place.open(name, how).map_err(failed)?;
     if how.create {
         storage.lay_out(hints.wished);
     }

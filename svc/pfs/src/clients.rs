@@ -20,6 +20,19 @@ pub enum Kind {
     Other,
 }
 
+/// Bytes of a request that takes less time than waking a core.
+const SMALL: usize = 32 << 10;
+
+impl Kind {
+    /// Whether it takes less time than waking a core.
+    pub fn is_small(self) -> bool {
+        match self {
+            Kind::Read(bytes) | Kind::Write(bytes) => bytes <= SMALL,
+            Kind::Other => true,
+        }
+    }
+}
+
 /// Requests of a client since it is known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Requests {

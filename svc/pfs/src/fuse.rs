@@ -6,6 +6,7 @@
 mod attributes;
 mod pins;
 mod values;
+mod way;
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,18 +17,20 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use margay_fs_stripes::{Allocating, Entry, Fault, Known, Making, Renaming, Setting, Store, kind};
+use margay_fs_stripes::{Entry, Fault, Known, Making, Renaming, Setting, Store, kind};
 
 use crate::clients::{Clients, Kind};
 use crate::near::Near;
 use attributes::{bytes, is_foreign};
 use pins::Pins;
+pub use values::errno;
 pub use values::{AccessTimes, now};
-use values::{attr, chosen, errno, file_type};
+use values::{allocating, attr, chosen, file_type, is_hole};
+use way::Way;
 
 /// The extended attribute that says how files are spread: bytes of a unit and units of a row.
 /// MPI-IO asks for it.
@@ -46,9 +49,6 @@ const ENTRIES: usize = 256;
 /// Buffers that are kept for reads.
 const BUFFERS: usize = 16;
 
-/// Bytes of a request that takes less time than waking a core.
-const SMALL: usize = 32 << 10;
-
 /// Unit of free space in `statfs`.
 const SPACE_UNIT: u64 = 4096;
 
@@ -58,7 +58,9 @@ pub struct Mounted {
     buffers: Mutex<Vec<Vec<u8>>>,
     times: AccessTimes,
     clients: Arc<Clients>,
-    near: Near,
+    near: Arc<Near>,
+    /// How programs get past the kernel, where they may.
+    direct: Option<Way>,
     /// Where this is one mount of several.
     shared: Option<Shared>,
 }
@@ -77,7 +79,8 @@ impl Mounted {
             buffers: Mutex::default(),
             times,
             clients,
-            near: Near::default(),
+            near: Arc::default(),
+            direct: None,
             shared: None,
         }
     }
@@ -95,13 +98,6 @@ impl Mounted {
         }
     }
 
-    fn kept(&self) -> Duration {
-        match self.shared {
-            Some(_) => Duration::ZERO,
-            None => KEPT,
-        }
-    }
-
     /// Notes that the kernel refers to an inode.
     fn pin(&self, ino: u64) {
         if let Some(shared) = &self.shared {
@@ -113,7 +109,7 @@ impl Mounted {
         match done {
             Ok(known) => {
                 self.pin(known.ino);
-                reply.entry(&self.kept(), &attr(&known), Generation(0));
+                reply.entry(&self.kept(known.ino), &attr(&known), Generation(0));
             }
             Err(fault) => reply.error(errno(fault)),
         }
@@ -146,13 +142,9 @@ impl Mounted {
     }
 
     fn count(&self, request: &Request, kind: Kind) {
-        let is_small = match kind {
-            Kind::Read(bytes) | Kind::Write(bytes) => bytes <= SMALL,
-            Kind::Other => true,
-        };
         // The process of another host's kernel is none of this one's.
         if self.shared.is_none() {
-            self.near.serves(request.pid(), is_small);
+            self.near.serves(request.pid(), kind.is_small());
         }
         let host = self.shared.as_ref().map(|shared| &shared.host);
         self.clients.count(host, request.uid(), request.pid(), kind);
@@ -185,13 +177,6 @@ const EXCLUSIVE: i32 = 0o200;
 /// The flag of an open file that is written at its end.
 const AT_END: i32 = 0o2000;
 
-/// Flags of `fallocate` and values of `lseek`, of Linux.
-const KEEP_SIZE: i32 = 1;
-const PUNCH_HOLE: i32 = 2;
-const ZERO_RANGE: i32 = 16;
-const SEEK_DATA: i32 = 3;
-const SEEK_HOLE: i32 = 4;
-
 impl Filesystem for Mounted {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let wanted = [
@@ -217,6 +202,9 @@ impl Filesystem for Mounted {
     }
 
     fn destroy(&mut self) {
+        if let Some(way) = &self.direct {
+            way.direct.close_all();
+        }
         match &self.shared {
             None => self.store.forget_all(),
             Some(shared) => {
@@ -244,7 +232,7 @@ impl Filesystem for Mounted {
     fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.count(request, Kind::Other);
         match self.store.getattr(ino.0) {
-            Ok(known) => reply.attr(&self.kept(), &attr(&known)),
+            Ok(known) => reply.attr(&self.kept(ino.0), &attr(&known)),
             Err(fault) => reply.error(errno(fault)),
         }
     }
@@ -286,7 +274,7 @@ impl Filesystem for Mounted {
             now: 0,
         };
         match self.store.setattr(ino.0, &how, size) {
-            Ok(known) => reply.attr(&self.kept(), &attr(&known)),
+            Ok(known) => reply.attr(&self.kept(ino.0), &attr(&known)),
             Err(fault) => reply.error(errno(fault)),
         }
     }
@@ -400,8 +388,40 @@ impl Filesystem for Mounted {
         self.entry(self.store.link(ino.0, to.0, name.as_bytes()), reply);
     }
 
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), OPENED);
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        reply.opened(self.handle(ino.0, flags.0), OPENED);
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.closed(ino, handle);
+        reply.ok();
+    }
+
+    /// A program asks to be let past the kernel.
+    fn ioctl(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        _: IoctlFlags,
+        number: u32,
+        _: &[u8],
+        size: u32,
+        reply: ReplyIoctl,
+    ) {
+        match self.invite(request, ino, handle, (number, size)) {
+            Some(bytes) => reply.ioctl(0, &bytes),
+            None => reply.error(Errno::ENOTTY),
+        }
     }
 
     fn read(
@@ -412,10 +432,11 @@ impl Filesystem for Mounted {
         offset: u64,
         size: u32,
         flags: OpenFlags,
-        _: Option<LockOwner>,
+        owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
         self.count(request, Kind::Read(size as usize));
+        self.will_keep(ino, owner);
         let buffers = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut buffer = buffers().pop().unwrap_or_default();
         let len = size as usize;
@@ -450,11 +471,11 @@ impl Filesystem for Mounted {
         reply: ReplyWrite,
     ) {
         self.count(request, Kind::Write(data.len()));
-        // The kernel knows the end of the file as it was: another host may have moved it. What was
-        // mapped has a place.
-        let is_at_end = self.shared.is_some()
-            && flags.0 & AT_END != 0
-            && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        // The kernel knows the end of the file as it was: another host, or a program past the
+        // kernel, may have moved it. What was mapped has a place.
+        let is_at_end = flags.0 & AT_END != 0
+            && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE)
+            && (self.shared.is_some() || self.is_direct(ino.0));
         let mut done = match is_at_end {
             true => self.store.append(ino.0, data),
             false => self.store.write(ino.0, offset, data),
@@ -487,14 +508,10 @@ impl Filesystem for Mounted {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let grows = mode & KEEP_SIZE == 0;
-        let how = match mode & !KEEP_SIZE {
-            0 => Allocating::Space { grows },
-            PUNCH_HOLE if !grows => Allocating::Zeros { grows },
-            ZERO_RANGE => Allocating::Zeros { grows },
-            _ => return reply.error(Errno::EOPNOTSUPP),
-        };
-        empty(self.store.allocate(ino.0, offset, length, how), reply);
+        match allocating(mode) {
+            Some(how) => empty(self.store.allocate(ino.0, offset, length, how), reply),
+            None => reply.error(Errno::EOPNOTSUPP),
+        }
     }
 
     fn lseek(
@@ -506,10 +523,8 @@ impl Filesystem for Mounted {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let is_hole = match whence {
-            SEEK_DATA => false,
-            SEEK_HOLE => true,
-            _ => return reply.error(Errno::EINVAL),
+        let Some(is_hole) = is_hole(whence) else {
+            return reply.error(Errno::EINVAL);
         };
         let Ok(offset) = u64::try_from(offset) else {
             return reply.error(Errno::ENXIO);
@@ -564,7 +579,8 @@ impl Filesystem for Mounted {
             let Ok(known) = known else { return false };
             let name = OsStr::from_bytes(&entry.name);
             let (ino, attr) = (INodeNo(known.ino), attr(&known));
-            let is_full = reply.add(ino, entry.next, name, &KEPT, &attr, Generation(0));
+            let kept = self.kept(known.ino);
+            let is_full = reply.add(ino, entry.next, name, &kept, &attr, Generation(0));
             if is_full && !is_dots {
                 self.store.forget(known.ino, 1);
             }
@@ -668,8 +684,9 @@ impl Filesystem for Mounted {
         match self.store.make(parent.0, name.as_bytes(), &how) {
             Ok(known) => {
                 self.pin(known.ino);
-                let kept = self.kept();
-                reply.created(&kept, &attr(&known), Generation(0), FileHandle(0), OPENED);
+                let kept = self.kept(known.ino);
+                let handle = self.handle(known.ino, flags);
+                reply.created(&kept, &attr(&known), Generation(0), handle, OPENED);
             }
             // Another host has made it since the kernel looked: it looks again, and opens that one
             // as its permissions allow.

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod clients;
+mod direct;
 mod disks;
 mod drain;
 mod fuse;

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fuser::{Config, MountOption, Session, SessionACL};
 
+use crate::direct::Direct;
 use crate::fuse::{AccessTimes, Mounted};
 use crate::hosts::share::{MOST_DATA, Peers, Share};
 use crate::lock::lock;
@@ -81,12 +82,16 @@ impl Service {
         config.clone_fd = true;
         mounts::is_possible(is_root).map_err(|why| format!("cannot mount at {path}: {why}"))?;
         mounts::note(&self.name, path)?;
-        let session = Session::new(
-            Mounted::new(Arc::clone(&self.store), times, Arc::clone(&self.clients)),
-            path,
-            &config,
-        )
-        .map_err(|error| mounts::refused(path, &error, is_root))?;
+        let mut mounted = Mounted::new(Arc::clone(&self.store), times, Arc::clone(&self.clients));
+        let begin = || Direct::begin(&self.store, &self.clients, &self.near).ok();
+        let notifier = Arc::new(OnceLock::new());
+        if let Some(direct) = self.direct.get_or_init(begin) {
+            let (near, notifier) = (Arc::clone(&self.near), Arc::clone(&notifier));
+            mounted = mounted.with_direct(Arc::clone(direct), near, notifier);
+        }
+        let session = Session::new(mounted, path, &config)
+            .map_err(|error| mounts::refused(path, &error, is_root))?;
+        let _ = notifier.set(session.notifier());
         let thread = std::thread::spawn(move || {
             if let Err(error) = session.run() {
                 eprintln!("the mount ended: {error}");

@@ -3,17 +3,19 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use margay_fs_stripes::{Disk, Fault, Health, Read, State, Store, read_state};
 
 use crate::clients::Clients;
+use crate::direct::Direct;
 use crate::disks::{Disks, Others, Refusal};
 use crate::fuse::now;
 use crate::lock::lock;
 use crate::mounting::Mounts;
+use crate::near::Near;
 use crate::quotas;
 use crate::registry::{self, Known};
 use crate::show;
@@ -41,6 +43,9 @@ pub struct Service {
     pub name: String,
     pub store: Arc<Store>,
     pub(crate) clients: Arc<Clients>,
+    pub(crate) near: Arc<Near>,
+    /// Since the first mount on this host; none where the system refuses.
+    pub(crate) direct: OnceLock<Option<Arc<Direct>>>,
     pub(crate) disks: Disks,
     pub(crate) mounts: Mutex<Mounts>,
     /// Rebuilds directories, and moves files after a resize.
@@ -143,6 +148,8 @@ impl Service {
             name: known.name.clone(),
             store: Arc::new(store),
             clients: Arc::default(),
+            near: Arc::default(),
+            direct: OnceLock::new(),
             disks: opener,
             mounts: Mutex::default(),
             rebuild: Mutex::default(),

@@ -8,10 +8,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    FileType, Mode, OFlags, Stat, XattrFlags, fgetxattr, fsetxattr, fstat, fsync, ftruncate,
-    getxattr, open, setxattr,
+    FileType, Mode, OFlags, Stat, XattrFlags, fgetxattr, fsetxattr, fstat, fstatfs, fsync,
+    ftruncate, getxattr, open, setxattr,
 };
 use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Resource, getrlimit};
 
 use crate::user::Mem;
 
@@ -81,6 +82,15 @@ pub enum Lock {
     Shared,
     /// Nobody.
     Exclusive,
+}
+
+/// The type of file systems that a process serves, of Linux.
+const FUSE: i64 = 0x6573_5546;
+
+/// Whether this process may only write files up to some size, which the kernel sees to.
+#[must_use]
+pub fn is_size_limited() -> bool {
+    getrlimit(Resource::Fsize).current.is_some()
 }
 
 /// The kernel takes at most this many pieces in one call.
@@ -241,6 +251,27 @@ impl File {
     /// What the system says.
     pub fn is_folder(&self) -> io::Result<bool> {
         Ok(FileType::from_raw_mode(self.facts()?.st_mode).is_dir())
+    }
+
+    /// Asks the process that serves the file system of a plain file, where that is one (FUSE), for
+    /// `N` bytes by a number of its own.
+    ///
+    /// # Errors
+    /// When no process serves it, that does not know the number, or it is no plain file.
+    pub fn ask<const N: usize>(&self, number: u16) -> io::Result<[u8; N]> {
+        /// Direction and place of the size in the number of such a request, of Linux.
+        const READS: u64 = 2 << 30;
+        const SIZE: u32 = 16;
+        let is_plain = FileType::from_raw_mode(self.facts()?.st_mode).is_file();
+        if !is_plain || retry_on_intr(|| fstatfs(&self.0))?.f_type != FUSE {
+            return Err(Errno::NOTTY.into());
+        }
+        let mut bytes = [0; N];
+        let request = READS | (N as u64) << SIZE | u64::from(number);
+        // SAFETY: for a file of FUSE the kernel writes as many bytes as the number of the request
+        // says, which are there.
+        again(|| unsafe { libc::ioctl(self.0.as_raw_fd(), request, bytes.as_mut_ptr()) as isize })?;
+        Ok(bytes)
     }
 
     fn facts(&self) -> io::Result<Stat> {

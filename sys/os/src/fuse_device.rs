@@ -2,8 +2,7 @@
 //! and its answers written, by this process or by another one that they are passed on to.
 
 use std::fs::File;
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -11,12 +10,10 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
-    recvmsg, socketpair, sockopt,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 
 use crate::descriptor::set_nonblocking;
+use crate::packets::received;
 use crate::port::user;
 
 const DEVICE: &str = "/dev/fuse";
@@ -70,24 +67,8 @@ fn mount_by_helper(source: &str, subtype: &str, path: &Path) -> io::Result<Owned
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(io::Error::other(said.trim().to_owned()));
     }
-    received(&ours)
-}
-
-/// Takes a descriptor that was sent.
-fn received(from: &UnixStream) -> io::Result<OwnedFd> {
-    let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut pieces = [IoSliceMut::new(&mut byte)];
-    recvmsg(from, &mut pieces, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message
-            && let Some(device) = descriptors.next()
-        {
-            return Ok(device);
-        }
-    }
-    Err(io::Error::other(format!("{HELPER} sent no device")))
+    let sent = received(ours.as_fd());
+    sent.map_err(|error| io::Error::new(error.kind(), format!("{HELPER} sent no device")))
 }
 
 /// Something that is to the end of a file system what the device is: each read of one end gives

@@ -23,6 +23,7 @@
 //! | [`extent`] | ranges of plain files: pieces at offsets, taking space and giving it back |
 //! | [`fuse_device`] | the kernel's end of a file system in a process |
 //! | [`mod@file`] | files: access at offsets from claimed memory, sizes, locks on ranges |
+//! | [`packets`] | sockets that keep messages apart, memory that both ends have |
 //! | [`port`] | named sockets over which processes without common memory meet |
 //! | [`services`] | published names, which vanish with the process that published them |
 //! | [`descriptor`] | waiting for many descriptors, writing without blocking |
@@ -66,6 +67,8 @@ pub mod kept;
 pub mod lock;
 #[cfg(not(loom))]
 pub mod memory;
+#[cfg(not(loom))]
+pub mod packets;
 #[cfg(not(loom))]
 pub mod pmix;
 #[cfg(not(loom))]

@@ -312,6 +312,10 @@ const PLACES: &[(&str, &str)] = &[
         "a step of a job waits for slots that other steps have",
     ),
     (
+        "svc/pfs/src/direct.rs",
+        "who lets programs past the kernel waits for them, and for a free descriptor",
+    ),
+    (
         "svc/pfs/src/hosts/attach.rs",
         "a mount of another host's service: its device, its connection, a descriptor that wakes it",
     ),

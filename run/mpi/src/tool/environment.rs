@@ -39,6 +39,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The directory of the parallel file system of `mpiexec -pfs`, set for its ranks.",
     },
     Environment {
+        name: "MARGAY_PFS_DIRECT",
+        reader: "the library",
+        about: "`0`: files of a parallel file system are read and written through its mount, as by any program, and not past the kernel.",
+    },
+    Environment {
         name: "MARGAY_POWERCAP",
         reader: "the queue, when it starts",
         about: "The folder of the counters of energy, where it is not `/sys/class/powercap`.",

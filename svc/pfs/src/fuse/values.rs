@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
-use margay_fs_stripes::{Attr, Fault, Known, kind};
+use margay_fs_stripes::{Allocating, Attr, Fault, Known, kind};
 
 /// Which reads are noted in the time of the last access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,5 +117,28 @@ pub fn attr(known: &Known) -> FileAttr {
         rdev,
         blksize: 4096,
         flags: 0,
+    }
+}
+
+/// What `fallocate` asks for by its flags, of Linux.
+pub fn allocating(mode: i32) -> Option<Allocating> {
+    const KEEP_SIZE: i32 = 1;
+    const PUNCH_HOLE: i32 = 2;
+    const ZERO_RANGE: i32 = 16;
+    let grows = mode & KEEP_SIZE == 0;
+    match mode & !KEEP_SIZE {
+        0 => Some(Allocating::Space { grows }),
+        PUNCH_HOLE if !grows => Some(Allocating::Zeros { grows }),
+        ZERO_RANGE => Some(Allocating::Zeros { grows }),
+        _ => None,
+    }
+}
+
+/// Whether `lseek` looks for a hole or for data, of Linux.
+pub fn is_hole(whence: i32) -> Option<bool> {
+    match whence {
+        3 => Some(false),
+        4 => Some(true),
+        _ => None,
     }
 }

@@ -1,0 +1,84 @@
+//! The mount's part in the direct way: who is let past the kernel, and what that must not keep.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use fuser::{FileHandle, INodeNo, LockOwner, Notifier, Request};
+use margay_fs_storage::direct::wire::{INVITATION, INVITES};
+
+use super::{KEPT, Mounted};
+use crate::direct::Direct;
+use crate::near::Near;
+
+/// What lets programs past the kernel, and what lets the kernel forget what it knows.
+pub struct Way {
+    pub direct: Arc<Direct>,
+    notifier: Arc<OnceLock<Notifier>>,
+}
+
+impl Mounted {
+    /// The same with a direct way for programs; `notifier` is set before the first request.
+    pub fn with_direct(
+        self,
+        direct: Arc<Direct>,
+        near: Arc<Near>,
+        notifier: Arc<OnceLock<Notifier>>,
+    ) -> Mounted {
+        Mounted {
+            near,
+            direct: Some(Way { direct, notifier }),
+            ..self
+        }
+    }
+
+    /// How long the kernel may keep name and attributes of a file.
+    pub(super) fn kept(&self, ino: u64) -> Duration {
+        match self.shared.is_some() || self.is_direct(ino) {
+            true => Duration::ZERO,
+            false => KEPT,
+        }
+    }
+
+    /// Whether a file may be written past this kernel.
+    pub(super) fn is_direct(&self, ino: u64) -> bool {
+        let way = self.direct.as_ref();
+        way.is_some_and(|way| way.direct.is_used(ino))
+    }
+
+    /// The handle of a file that the kernel opens.
+    pub(super) fn handle(&self, ino: u64, flags: i32) -> FileHandle {
+        let way = self.direct.as_ref();
+        FileHandle(way.map_or(0, |way| way.direct.opened(ino, flags)))
+    }
+
+    /// Notes that it has closed one.
+    pub(super) fn closed(&self, ino: INodeNo, handle: FileHandle) {
+        if let Some(way) = &self.direct {
+            way.direct.closed(ino.0, handle.0);
+        }
+    }
+
+    /// Notes that the kernel reads for its page cache, where no process is named as the owner.
+    pub(super) fn will_keep(&self, ino: INodeNo, owner: Option<LockOwner>) {
+        if let (Some(way), None) = (&self.direct, owner) {
+            way.direct.cached(ino.0);
+        }
+    }
+
+    /// What a program gets that asks, by a number and for some bytes, to be let in.
+    pub(super) fn invite(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        asked: (u32, u32),
+    ) -> Option<[u8; INVITATION]> {
+        let is_asked = asked.0 as u16 == INVITES && asked.1 as usize == INVITATION;
+        let way = self.direct.as_ref().filter(|_| is_asked)?;
+        let user = request.uid();
+        let invitation = way.direct.invite(ino.0, handle.0, user, self.times)?;
+        // An answer with attributes that is on its way to the kernel is old by then.
+        way.notifier.get()?.inval_inode(ino, -1, 0).ok()?;
+        Some(invitation)
+    }
+}
