@@ -24,6 +24,8 @@ struct nxfile {
     ino_t number;
     long mode, record;
     _Atomic long *shared; /* M_LOG: the pointer */
+    struct way *way;      /* past the kernel, once it was asked for */
+    int asked;
 };
 
 /* The nodes that take part: those whose processes were started with the caller's type, in their order. */
@@ -75,9 +77,28 @@ static struct nxfile *file_of(int fd) {
     struct nxfile *file = &nxfiles[fd];
     if (file->device != now.st_dev || file->number != now.st_ino) {
         if (file->shared) munmap((void *)file->shared, sizeof(long));
+        way_end(file->way);
         *file = (struct nxfile){.device = now.st_dev, .number = now.st_ino, .mode = M_UNIX};
     }
     return file;
+}
+
+/* What pread and pwrite do, past the kernel where that goes. A way that is over is asked for once more: the program may have closed
+ * the file and opened it again. */
+static ssize_t part(int fd, void *bytes, size_t length, off_t at, int writes) {
+    struct nxfile *file = &nxfiles[fd];
+    if (!file->asked) {
+        file->asked = 1;
+        file->way = way_begin(fd);
+    }
+    ssize_t n = way_move(file->way, fd, bytes, length, at, writes);
+    if (n != WAY_KERNEL) return n;
+    if (file->way && atomic_load(&file->way->over)) {
+        way_end(file->way);
+        file->way = NULL;
+        file->asked = 0;
+    }
+    return writes ? pwrite(fd, bytes, length, at) : pread(fd, bytes, length, at);
 }
 
 /* All bytes, or up to the end of the file. */
@@ -87,7 +108,7 @@ static long transfer(int fd, const struct iovec *parts, int count, off_t at, int
         char *from = parts[i].iov_base;
         size_t left = parts[i].iov_len;
         while (left > 0) {
-            ssize_t n = writes ? pwrite(fd, from, left, at) : pread(fd, from, left, at);
+            ssize_t n = part(fd, from, left, at, writes);
             if (n < 0 && errno == EINTR) continue;
             if (n < 0) return -1;
             if (n == 0) return writes ? failed(ENOSPC) : done;

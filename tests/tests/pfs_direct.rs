@@ -19,6 +19,7 @@ use margay_sys_os::packets::{Packets, map};
 use margay_sys_os::user::Mem;
 use margay_tests::jobs::Built;
 use margay_tests::pfs::{Place, noise, said, tool};
+use margay_tests::voices::Voice;
 use margay_tests::{command, run, stage};
 
 const DIRECTORIES: [&str; 4] = ["d1", "d2", "d3", "d4"];
@@ -296,6 +297,7 @@ impl Raw {
     fn ask(&self, writes: bool, offset: u64, len: usize) -> Answer {
         let request = Request {
             writes,
+            maps: false,
             thread: 0,
             offset,
             len: len as u32,
@@ -355,6 +357,7 @@ fn a_ticket_lets_in_once_for_what_the_file_was_opened_for_and_until_it_is_closed
     dying.memory.write(MOST as i64, &[5; 3]);
     let request = Request {
         writes: true,
+        maps: false,
         thread: 0,
         offset: 7000,
         len: 3,
@@ -486,6 +489,28 @@ fn mpi_io_takes_the_direct_way_unless_it_is_turned_off() {
             .env("MARGAY_PFS_DIRECT", direct));
         assert!(output.status.success(), "{}", said(&output));
         assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n");
+    }
+    place.pfs(&["stop", "scratch"]);
+}
+
+#[test]
+fn nx_reads_and_writes_past_the_kernel_in_all_modes() {
+    let Some(place) = mounted("1") else { return };
+    let nx = Voice {
+        name: "nx",
+        libraries: &["-lnx"],
+        environment: &[],
+    };
+    let executable = nx.compile(place.folder.path(), "files");
+    for (ranks, seed) in [("1", "5"), ("3", "6")] {
+        let mut mpiexec = command(stage().join("bin/mpiexec"), 60);
+        mpiexec.args(["-n", ranks]).arg(&executable);
+        let output = run(mpiexec
+            .arg(place.mount().join("data"))
+            .args([seed, "40", "direct"]));
+        assert!(output.status.success(), "{}", said(&output));
+        let words = format!("all right on {ranks} nodes\n");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), words);
     }
     place.pfs(&["stop", "scratch"]);
 }

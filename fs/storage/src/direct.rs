@@ -149,6 +149,7 @@ impl Direct {
                 before((place * MOST) as i64, len);
                 let request = Request {
                     writes: written.is_some(),
+                    maps: false,
                     thread,
                     offset: at,
                     len: len as u32,

@@ -16,6 +16,7 @@
 //! - The size tells who maps a file, or reads it in other ways than one after the other, how much
 //!   there is. Where somebody has a file open without a direct way, a program that has made it
 //!   longer asks the kernel for the size, which it hears then; who opens it later hears it as well.
+//!   So does a program that says of itself that it may map the file.
 
 use std::collections::HashMap;
 use std::io;
@@ -406,7 +407,9 @@ impl Served<'_> {
             self.read(request)
         };
         match done {
-            Ok(Done { len, has_grown }) if has_grown && self.direct.is_shared(self.guest.ino) => {
+            Ok(Done { len, has_grown })
+                if has_grown && (request.maps || self.direct.is_shared(self.guest.ino)) =>
+            {
                 Answer::Grown(len as u32)
             }
             Ok(Done { len, .. }) => Answer::Done(len as u32),

@@ -119,8 +119,8 @@ pub fn source(root: &Path) -> Result<String, String> {
             result == "void",
         );
     }
-    for name in ["start.c", "files.c"] {
-        text = text + "\n" + &read(&root.join("abi/nx").join(name))?;
+    for name in ["nx/start.c", "pfs/way.h", "nx/files.c"] {
+        text = text + "\n" + &read(&root.join("abi").join(name))?;
     }
     Ok(text)
 }

@@ -66,6 +66,9 @@ impl Invitation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     pub writes: bool,
+    /// Whether a write is always answered with [`Answer::Grown`] where the file has grown: the
+    /// program itself may map it.
+    pub maps: bool,
     /// The thread that waits, by the kernel's number.
     pub thread: u32,
     pub offset: u64,
@@ -78,7 +81,7 @@ impl Request {
     #[must_use]
     pub fn to_bytes(self) -> [u8; REQUEST] {
         let mut bytes = [0; REQUEST];
-        bytes[0] = u8::from(self.writes);
+        bytes[0] = u8::from(self.writes) | u8::from(self.maps) << 1;
         bytes[4..8].copy_from_slice(&self.thread.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.offset.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.len.to_le_bytes());
@@ -94,9 +97,10 @@ impl Request {
             Some(u32::from_le_bytes(*word))
         };
         let (kind, len, place) = (word(0)?, word(16)?, word(20)?);
-        let is_one = kind < 2 && len as usize <= MOST && (place as usize) < PLACES;
+        let is_one = kind < 4 && len as usize <= MOST && (place as usize) < PLACES;
         is_one.then_some(Request {
-            writes: kind == 1,
+            writes: kind & 1 != 0,
+            maps: kind & 2 != 0,
             thread: word(4)?,
             offset: u64::from_le_bytes(*bytes.get(8..)?.first_chunk()?),
             len,
@@ -169,6 +173,7 @@ mod tests {
         }
         let request = Request {
             writes: true,
+            maps: false,
             thread: 77,
             offset: 1 << 40,
             len: MOST as u32,
@@ -179,7 +184,7 @@ mod tests {
         // Another kind, more bytes than there may be, a place that is not there.
         for at in [0, 1, 16, 20] {
             let mut other = bytes;
-            other[at] |= 2;
+            other[at] |= 6;
             assert_eq!(Request::from_bytes(&other), None);
         }
         let (grown, failed) = (Answer::Grown(9), Answer::Failed(28));
