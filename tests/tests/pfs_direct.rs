@@ -494,6 +494,45 @@ fn mpi_io_takes_the_direct_way_unless_it_is_turned_off() {
 }
 
 #[test]
+fn the_library_for_all_programs_leaves_files_as_the_kernel_does() {
+    let Some(place) = mounted("1") else { return };
+    let built = Built::plain("pfs/preload.c", &["-D_GNU_SOURCE"]);
+    let library = stage().join("lib/pfs/libmargay_pfs.so.1");
+    for (seed, direct, preloaded) in [
+        ("1", "1", library.as_path()),
+        ("2", "1", &library),
+        ("3", "0", Path::new("")),
+    ] {
+        let path = place.mount().join(format!("file{seed}"));
+        let mut program = command("env", 120);
+        program.arg(format!("LD_PRELOAD={}", preloaded.display()));
+        program.arg(built.path()).arg(path);
+        let output = run(program.args([seed, "3000", direct]));
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n");
+    }
+    // Programs of the system.
+    let bytes = noise(1, 5 << 20);
+    fs::write(place.path("source"), &bytes).unwrap();
+    for script in [
+        "cp source mnt/a && cp mnt/a b && cmp source b",
+        "cat source source > mnt/c && head -c 5242880 mnt/c | cmp - source && test $(stat -c %s mnt/c) = 10485760",
+        "dd if=source of=mnt/d bs=47008 && dd if=mnt/d bs=1M iflag=fullblock | cmp - source",
+        "mkdir t && cp source t/e && tar cf mnt/t.tar t && tar xf mnt/t.tar -C mnt && cmp mnt/t/e source",
+        "(echo one; echo two) > mnt/f && cat source >> mnt/f && tail -c 5242880 mnt/f | cmp - source",
+    ] {
+        let mut shell = command("env", 60);
+        shell.arg(format!("LD_PRELOAD={}", library.display()));
+        shell
+            .args(["sh", "-c", script])
+            .current_dir(place.folder.path());
+        let output = run(&mut shell);
+        assert!(output.status.success(), "{script}: {}", said(&output));
+    }
+    place.pfs(&["stop", "scratch"]);
+}
+
+#[test]
 fn nx_reads_and_writes_past_the_kernel_in_all_modes() {
     let Some(place) = mounted("1") else { return };
     let nx = Voice {

@@ -192,6 +192,7 @@ pub fn build(to: &Path) -> Result<()> {
         other_abi(&tools, face, &built.join("faces").join(face.name), to)?;
     }
     hooks(&tools, &built.join("check"), to)?;
+    preload(&tools, &built.join("pfs"), to)?;
     openmp(&tools, &built, to)?;
     pages(&programs, to)?;
     fortran_library(&tools, to)?;
@@ -363,6 +364,29 @@ fn hooks(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
         .arg(&made);
     output(&mut cc)?;
     debug_info::split(&made, to, &format!("lib/check/{NAME}"))
+}
+
+/// Compiles the library that takes a program's reads and writes on a parallel file system past the
+/// kernel, in a folder of its own: it has names of the C library, and no program is linked with it.
+fn preload(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
+    const NAME: &str = "libmargay_pfs.so.1";
+    fs::create_dir_all(folder)?;
+    let made = folder.join(NAME);
+    let mut cc = Command::new(tools.cc());
+    cc.args(["-std=c11", "-D_GNU_SOURCE", "-Os", "-fPIC", "-shared"])
+        .args(["-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"])
+        .args([
+            "-fno-asynchronous-unwind-tables",
+            "-Wl,-z,defs",
+            "-Wl,-z,now",
+        ])
+        .arg("-Wl,--gc-sections")
+        .arg(format!("-Wl,-soname,{NAME}"))
+        .arg(workspace().join("abi/pfs/preload.c"))
+        .args(["-lpthread", "-ldl", "-o"])
+        .arg(&made);
+    output(&mut cc)?;
+    debug_info::split(&made, to, &format!("lib/pfs/{NAME}"))
 }
 
 /// The library's other names: as LLVM's is called by Debian and by LLVM, and Intel's. The loader

@@ -178,6 +178,7 @@ fn tree(stage: &Path, version: &str, tools: &Tools) -> Result<Vec<Member>> {
                 "share/margay/bench/",
                 "share/margay/compat/",
                 "lib/check/",
+                "lib/pfs/",
             ];
             if folders.iter().any(|folder| inside.starts_with(folder)) {
                 continue;

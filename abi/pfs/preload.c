@@ -1,0 +1,326 @@
+/* libmargay_pfs: takes long reads and writes of a program on files of a parallel file system past the kernel. A program gets it by
+ * LD_PRELOAD. It takes those of descriptors that the program has opened itself, and leaves all others, and all that it does not know,
+ * to the kernel: both ways show the same. The position of an open file stays the kernel's. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "way.h"
+
+/* Shorter ones cost the kernel no more. */
+#define LEAST 4096
+#define MOST_FILES 4096
+
+#define EXPORTED __attribute__((visibility("default")))
+
+struct file {
+    struct way *way;
+    pthread_mutex_t turn; /* of those who move the position */
+    dev_t device;
+    ino_t number;
+    atomic_int is_shared; /* by other descriptors or processes, which may move the position at any time */
+    atomic_int uses;      /* the table's, and those of calls */
+};
+
+static struct file *files[MOST_FILES];
+/* Opened by the program, and not asked for yet: 1, or 2 if its position is shared; 3: a thread asks for it. */
+static atomic_char opened[MOST_FILES];
+static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
+static int is_held; /* by a fork */
+static atomic_int known; /* how many of either there are, so that programs without such files lose no time */
+
+#define NEXT(name) ((__typeof__(&name))next((void *_Atomic *)&nexts[__COUNTER__], #name))
+static void *_Atomic nexts[64];
+
+/* The function that this library stands before. */
+static void *next(void *_Atomic *place, const char *name) {
+    void *found = atomic_load(place);
+    if (!found) {
+        found = dlsym(RTLD_NEXT, name);
+        if (!found) abort();
+        atomic_store(place, found);
+    }
+    return found;
+}
+
+static void leave(struct file *file) {
+    if (!file || atomic_fetch_sub(&file->uses, 1) > 1) return;
+    way_end(file->way);
+    munmap(file, sizeof *file);
+}
+
+/* Locks the table. It is locked for some instructions only, unless this is a signal's handler that has interrupted who has it: then
+ * the kernel has to do. */
+static int hold(void) {
+    for (int i = 0; i < 1000; i++) {
+        if (pthread_mutex_trylock(&table) == 0) return 1;
+        sched_yield();
+    }
+    return 0;
+}
+
+/* Forgets a descriptor. */
+static void forget(int fd) {
+    if (fd < 0 || fd >= MOST_FILES || atomic_load(&known) == 0) return;
+    if (!hold()) return;
+    struct file *file = files[fd];
+    if (file || atomic_load(&opened[fd])) atomic_fetch_sub(&known, 1);
+    files[fd] = NULL;
+    atomic_store(&opened[fd], 0);
+    pthread_mutex_unlock(&table);
+    leave(file);
+}
+
+static int begun(int fd) {
+    if (fd < 0 || fd >= MOST_FILES) return fd;
+    int number = errno;
+    forget(fd);
+    atomic_store(&opened[fd], 1);
+    atomic_fetch_add(&known, 1);
+    errno = number;
+    return fd;
+}
+
+/* Which file it is, as far as the kernel knows without asking. */
+static int identify(int fd, dev_t *device, ino_t *number) {
+    struct statx facts;
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &facts) < 0) return -1;
+    *device = ((dev_t)facts.stx_dev_major << 32) | facts.stx_dev_minor;
+    *number = facts.stx_ino;
+    return 0;
+}
+
+static struct file *ask(int fd, int is_shared) {
+    struct way *way = way_begin(fd);
+    if (!way) return NULL;
+    struct file *file = mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_mutexattr_t kind;
+    if (file == MAP_FAILED) {
+        way_end(way);
+        return NULL;
+    }
+    file->way = way;
+    identify(fd, &file->device, &file->number);
+    /* A signal's handler does not wait for what it interrupted. */
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ERRORCHECK);
+    pthread_mutex_init(&file->turn, &kind);
+    atomic_store(&file->is_shared, is_shared);
+    atomic_store(&file->uses, 1);
+    return file;
+}
+
+/* The file of a descriptor, to be given back; NULL where the kernel has it. `asks`: it may get a direct way now. */
+static struct file *of(int fd, int asks) {
+    if (fd < 0 || fd >= MOST_FILES || atomic_load(&known) == 0) return NULL;
+    int number = errno;
+    char was = atomic_load(&opened[fd]);
+    for (int i = 0; i < 1000 && was == 3; was = atomic_load(&opened[fd]), i++) sched_yield();
+    int is_mine = asks && (was == 1 || was == 2) && atomic_compare_exchange_strong(&opened[fd], &was, 3);
+    struct file *asked = is_mine ? ask(fd, was == 2) : NULL;
+    struct file *file = NULL;
+    if (hold()) {
+        if (asked && !files[fd]) {
+            files[fd] = asked;
+            asked = NULL;
+        } else if (is_mine) {
+            atomic_fetch_sub(&known, 1);
+        }
+        file = files[fd];
+        if (file) atomic_fetch_add(&file->uses, 1);
+        pthread_mutex_unlock(&table);
+    }
+    if (is_mine) atomic_store(&opened[fd], 0);
+    leave(asked);
+    dev_t device;
+    ino_t inode;
+    if (file && (identify(fd, &device, &inode) < 0 || device != file->device || inode != file->number)) {
+        /* The C library has closed it by itself, as for a FILE, and the number is another file's. */
+        leave(file);
+        forget(fd);
+        file = NULL;
+    }
+    errno = number;
+    return file;
+}
+
+/* Another descriptor or process has the position, too. */
+static void share(int fd) {
+    if (fd < 0 || fd >= MOST_FILES) return;
+    char alone = 1;
+    atomic_compare_exchange_strong(&opened[fd], &alone, 2);
+    struct file *file = of(fd, 0);
+    if (file) atomic_store(&file->is_shared, 1);
+    leave(file);
+}
+
+static void share_all(void) {
+    for (int fd = 0; atomic_load(&known) > 0 && fd < MOST_FILES; fd++)
+        if (files[fd] || atomic_load(&opened[fd])) share(fd);
+}
+
+static void before_fork(void) {
+    share_all();
+    is_held = hold();
+}
+
+static void in_parent(void) {
+    if (is_held) pthread_mutex_unlock(&table);
+}
+
+/* A child begins anew, and has the descriptors of its parent from the kernel. */
+static void in_child(void) {
+    memset(files, 0, sizeof files);
+    memset((void *)opened, 0, sizeof opened);
+    atomic_store(&known, 0);
+    in_parent();
+}
+
+static __attribute__((constructor)) void begin(void) { pthread_atfork(before_fork, in_parent, in_child); }
+
+/* Moves the position by what `done` says, and lets others do so. */
+static ssize_t sequential(int fd, void *bytes, size_t length, int writes) {
+    struct file *file = length >= LEAST ? of(fd, 1) : of(fd, 0);
+    ssize_t done = WAY_KERNEL;
+    int is_mine = file && pthread_mutex_lock(&file->turn) == 0;
+    if (is_mine && length >= LEAST && !atomic_load(&file->is_shared)) {
+        off_t at = NEXT(lseek)(fd, 0, SEEK_CUR);
+        if (at >= 0) done = way_move(file->way, fd, bytes, length, at, writes);
+        if (done > 0) NEXT(lseek)(fd, at + done, SEEK_SET);
+    }
+    if (done == WAY_KERNEL) done = writes ? NEXT(write)(fd, bytes, length) : NEXT(read)(fd, bytes, length);
+    if (is_mine) {
+        int number = errno;
+        pthread_mutex_unlock(&file->turn);
+        errno = number;
+    }
+    leave(file);
+    return done;
+}
+
+static ssize_t placed(int fd, void *bytes, size_t length, off_t at, int writes) {
+    struct file *file = length >= LEAST ? of(fd, 1) : NULL;
+    ssize_t done = file ? way_move(file->way, fd, bytes, length, at, writes) : WAY_KERNEL;
+    leave(file);
+    if (done != WAY_KERNEL) return done;
+    return writes ? NEXT(pwrite)(fd, bytes, length, at) : NEXT(pread)(fd, bytes, length, at);
+}
+
+/* A call that moves the position, by the kernel. */
+#define IN_TURN(type, fd, call)                                           \
+    struct file *file = of(fd, 0);                                        \
+    int is_mine = file && pthread_mutex_lock(&file->turn) == 0;           \
+    type result = call;                                                   \
+    int number = errno;                                                   \
+    if (is_mine) pthread_mutex_unlock(&file->turn);                       \
+    leave(file);                                                          \
+    errno = number;                                                       \
+    return result
+
+EXPORTED ssize_t read(int fd, void *bytes, size_t length) { return sequential(fd, bytes, length, 0); }
+EXPORTED ssize_t write(int fd, const void *bytes, size_t length) { return sequential(fd, (void *)bytes, length, 1); }
+EXPORTED ssize_t pread(int fd, void *bytes, size_t length, off_t at) { return placed(fd, bytes, length, at, 0); }
+EXPORTED ssize_t pwrite(int fd, const void *bytes, size_t length, off_t at) { return placed(fd, (void *)bytes, length, at, 1); }
+EXPORTED ssize_t pread64(int fd, void *bytes, size_t length, off_t at) { return placed(fd, bytes, length, at, 0); }
+EXPORTED ssize_t pwrite64(int fd, const void *bytes, size_t length, off_t at) { return placed(fd, (void *)bytes, length, at, 1); }
+
+/* What _FORTIFY_SOURCE calls. */
+extern void __chk_fail(void) __attribute__((noreturn));
+EXPORTED ssize_t __read_chk(int fd, void *bytes, size_t length, size_t room) {
+    if (length > room) __chk_fail();
+    return read(fd, bytes, length);
+}
+EXPORTED ssize_t __pread_chk(int fd, void *bytes, size_t length, off_t at, size_t room) {
+    if (length > room) __chk_fail();
+    return pread(fd, bytes, length, at);
+}
+EXPORTED ssize_t __pread64_chk(int fd, void *bytes, size_t length, off_t at, size_t room) {
+    return __pread_chk(fd, bytes, length, at, room);
+}
+
+EXPORTED ssize_t readv(int fd, const struct iovec *parts, int count) {
+    if (count == 1) return sequential(fd, parts->iov_base, parts->iov_len, 0);
+    IN_TURN(ssize_t, fd, NEXT(readv)(fd, parts, count));
+}
+EXPORTED ssize_t writev(int fd, const struct iovec *parts, int count) {
+    if (count == 1) return sequential(fd, parts->iov_base, parts->iov_len, 1);
+    IN_TURN(ssize_t, fd, NEXT(writev)(fd, parts, count));
+}
+EXPORTED off_t lseek(int fd, off_t offset, int whence) { IN_TURN(off_t, fd, NEXT(lseek)(fd, offset, whence)); }
+EXPORTED off_t lseek64(int fd, off_t offset, int whence) { return lseek(fd, offset, whence); }
+
+EXPORTED int open(const char *path, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = va_arg(more, mode_t);
+    va_end(more);
+    return begun(NEXT(open)(path, flags, mode));
+}
+EXPORTED int openat(int folder, const char *path, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = va_arg(more, mode_t);
+    va_end(more);
+    return begun(NEXT(openat)(folder, path, flags, mode));
+}
+EXPORTED int open64(const char *, int, ...) __attribute__((alias("open")));
+EXPORTED int openat64(int, const char *, int, ...) __attribute__((alias("openat")));
+EXPORTED int __open_2(const char *path, int flags) { return open(path, flags, 0); }
+EXPORTED int __open64_2(const char *path, int flags) { return open(path, flags, 0); }
+EXPORTED int __openat_2(int folder, const char *path, int flags) { return openat(folder, path, flags, 0); }
+EXPORTED int __openat64_2(int folder, const char *path, int flags) { return openat(folder, path, flags, 0); }
+EXPORTED int creat(const char *path, mode_t mode) { return open(path, O_CREAT | O_WRONLY | O_TRUNC, mode); }
+EXPORTED int creat64(const char *path, mode_t mode) { return creat(path, mode); }
+
+EXPORTED int close(int fd) {
+    forget(fd);
+    return NEXT(close)(fd);
+}
+EXPORTED int dup(int fd) {
+    share(fd);
+    return NEXT(dup)(fd);
+}
+EXPORTED int dup2(int fd, int to) {
+    share(fd);
+    if (fd != to) forget(to);
+    return NEXT(dup2)(fd, to);
+}
+EXPORTED int dup3(int fd, int to, int flags) {
+    share(fd);
+    forget(to);
+    return NEXT(dup3)(fd, to, flags);
+}
+EXPORTED int fcntl(int fd, int command, ...) {
+    va_list more;
+    va_start(more, command);
+    void *value = va_arg(more, void *);
+    va_end(more);
+    if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) share(fd);
+    return NEXT(fcntl)(fd, command, value);
+}
+EXPORTED int fcntl64(int, int, ...) __attribute__((alias("fcntl")));
+
+/* Children that the C library makes by itself. */
+EXPORTED int posix_spawn(pid_t *child, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *how,
+                         char *const words[], char *const environment[]) {
+    share_all();
+    return NEXT(posix_spawn)(child, path, actions, how, words, environment);
+}
+EXPORTED int posix_spawnp(pid_t *child, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *how,
+                          char *const words[], char *const environment[]) {
+    share_all();
+    return NEXT(posix_spawnp)(child, path, actions, how, words, environment);
+}
+EXPORTED int system(const char *command) {
+    share_all();
+    return NEXT(system)(command);
+}
+EXPORTED FILE *popen(const char *command, const char *how) {
+    share_all();
+    return NEXT(popen)(command, how);
+}
+/* A child that waits in its parent's memory may do little else than what one with a copy does. */
+EXPORTED pid_t vfork(void) { return fork(); }
