@@ -6,7 +6,7 @@
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, chown};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,11 @@ use margay_fs_storage::direct::wire::{
 };
 use margay_sys_os::file::{File, How, Slice};
 use margay_sys_os::packets::{Packets, map};
+use margay_sys_os::port::user;
 use margay_sys_os::user::Mem;
 use margay_tests::jobs::Built;
 use margay_tests::pfs::{Place, noise, said, tool};
+use margay_tests::users::{ONE, chmod, number};
 use margay_tests::voices::Voice;
 use margay_tests::{command, run, stage};
 
@@ -551,5 +553,64 @@ fn nx_reads_and_writes_past_the_kernel_in_all_modes() {
         let words = format!("all right on {ranks} nodes\n");
         assert_eq!(String::from_utf8_lossy(&output.stdout), words);
     }
+    place.pfs(&["stop", "scratch"]);
+}
+
+#[test]
+fn another_user_comes_in_by_its_own_files_only() {
+    if user() != 0 {
+        eprintln!("not run: only root can have programs of other users");
+        return;
+    }
+    let Some(place) = mounted("1") else { return };
+    let folder = place.folder.path();
+    let (owner, group) = (number("-u", ONE), number("-g", ONE));
+    chmod(folder, 0o755);
+    fs::create_dir(place.mount().join("own")).unwrap();
+    chown(place.mount().join("own"), owner, group).unwrap();
+    fs::write(place.path("source"), noise(3, 1 << 20)).unwrap();
+    fs::copy(
+        stage().join("lib/pfs/libmargay_pfs.so.1"),
+        place.path("preload.so"),
+    )
+    .unwrap();
+    let as_one = |words: &[&str]| {
+        let mut command = command("setpriv", 60);
+        command.args(["--reuid", ONE, "--regid", ONE, "--clear-groups"]);
+        let output = run(command.args(words).current_dir(folder));
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // Its bytes go by memory of the service's own.
+    let built = Built::plain("pfs/preload.c", &["-D_GNU_SOURCE"]);
+    let (program, preload) = (built.path(), "LD_PRELOAD=./preload.so");
+    let program = program.to_str().unwrap();
+    let words = ["env", preload, program, "mnt/own/file", "9", "1000", "1"];
+    assert_eq!(as_one(&words), "ok\n");
+    // As the kernel does it for who is not root.
+    let path = place.mount().join("own/program");
+    let script = "cp source mnt/own/program && chmod u+s mnt/own/program";
+    as_one(&["sh", "-c", script]);
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o4644);
+    let words = ["if=source", "of=mnt/own/program", "bs=64k", "conv=notrunc"];
+    as_one(&[["env", preload, "dd"].as_slice(), &words].concat());
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o644);
+    assert!(fs::read(&path).unwrap() == noise(3, 1 << 20));
+    // What shows root's right is nothing in the hands of another user.
+    let built = Built::plain("pfs/guest.c", &[]);
+    let file = open(&place.mount().join("file"), true, true);
+    let mine = invitation(&file).unwrap();
+    let ticket: String = mine
+        .ticket
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let name = String::from_utf8(socket_name(mine.hall)).unwrap();
+    let guest = built.path();
+    let words = [guest.to_str().unwrap(), &name, &ticket];
+    assert_eq!(as_one(&words), "out\n");
+    let output = run(command(&guest, 60).args(&words[1..]));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "in\n");
+    drop(file);
     place.pfs(&["stop", "scratch"]);
 }
