@@ -25,16 +25,22 @@ enum { WAY_MOST = 1 << 20, WAY_PLACES = 2, WAY_GROWN = -2, WAY_KERNEL = -2 };
 
 struct way {
     int line;
+    ino_t socket; /* what it is: a program that closes all descriptors may have closed it, and opened another */
     char *memory;
     pid_t process; /* a child has the connection, and must not use it */
     atomic_flag busy;
     atomic_int over;
 };
 
+static int way_is_open(const struct way *way) {
+    struct stat facts;
+    return way->line >= 0 && fstat(way->line, &facts) == 0 && S_ISSOCK(facts.st_mode) && facts.st_ino == way->socket;
+}
+
 static void way_end(struct way *way) {
     if (!way) return;
     if (way->memory != MAP_FAILED) munmap(way->memory, WAY_PLACES * WAY_MOST);
-    if (way->line >= 0) close(way->line);
+    if (way_is_open(way)) close(way->line);
     munmap(way, sizeof *way);
 }
 
@@ -68,7 +74,9 @@ static int way_connect(struct way *way, const unsigned char *invitation) {
         name.sun_path[at++] = digits[invitation[8 + i] & 15];
     }
     way->line = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (way->line < 0) return -1;
+    struct stat facts;
+    if (way->line < 0 || fstat(way->line, &facts) < 0) return -1;
+    way->socket = facts.st_ino;
     setsockopt(way->line, SOL_SOCKET, SO_SNDTIMEO, &within, sizeof within);
     setsockopt(way->line, SOL_SOCKET, SO_RCVTIMEO, &within, sizeof within);
     if (connect(way->line, (struct sockaddr *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + at)) < 0) return -1;
@@ -179,7 +187,7 @@ static ssize_t way_move(struct way *way, int fd, void *bytes, size_t length, off
     flags = fcntl(fd, F_GETFL);
     if (flags < 0 || flags & (O_APPEND | O_DSYNC) || (flags & O_ACCMODE) == (writes ? O_RDONLY : O_WRONLY)) return WAY_KERNEL;
     if (atomic_flag_test_and_set(&way->busy)) return WAY_KERNEL;
-    ssize_t done = way_transfer(way, fd, bytes, length, at, writes);
+    ssize_t done = way_is_open(way) ? way_transfer(way, fd, bytes, length, at, writes) : WAY_KERNEL;
     if (done == WAY_KERNEL) {
         atomic_store(&way->over, 1);
         errno = number;

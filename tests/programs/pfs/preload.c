@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -96,7 +97,16 @@ static void by_threads(void)
     CHECK(read(fd, seen, MOST) == -1 && errno == EBADF);
     fd = open(path, O_RDONLY);
     CHECK(pread(fd, seen, 20000, 10000) == 20000 && memcmp(seen, bytes, 20000) == 0);
+    /* A program that closes what it does not know, and opens others. */
+    for (int i = 3; i < 100; i++)
+        if (i != fd) close(i);
+    int ends[2];
+    while (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0 && ends[1] < 50) continue;
+    memset(seen, 0, 20000);
+    CHECK(pread(fd, seen, 20000, 10000) == 20000 && memcmp(seen, bytes, 20000) == 0);
     close(fd);
+    CHECK(recv(ends[0], seen, 100, MSG_DONTWAIT) == -1 && errno == EAGAIN && send(ends[1], "x", 1, 0) == 1);
+    for (int i = 3; i < 50; i++) CHECK(i == fd || recv(i, seen, 100, MSG_DONTWAIT) == -1);
 }
 
 int main(int argc, char **argv)
