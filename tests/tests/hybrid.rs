@@ -62,10 +62,9 @@ fn members_of_openmp_are_shown_with_their_waits_and_lines() {
     }
 }
 
-#[test]
-fn the_report_of_a_crash_says_what_members_of_openmp_did() {
-    let built = build();
-    let words = Words::mpiexec(100, 1, &margay(), "omp").and(built.path());
+/// A job of one rank whose members are where they stay, with the process of the rank.
+fn stays(built: &Built, limit_s: u32) -> (Job, u32) {
+    let words = Words::mpiexec(limit_s, 1, &margay(), "omp").and(built.path());
     let mut job = Job::start(&words.and_all("stays"), 90);
     let pid = job.ranks_when_ready(1)[0];
     let waits = || {
@@ -81,6 +80,35 @@ fn the_report_of_a_crash_says_what_members_of_openmp_did() {
     // A member takes a while to get where it stays.
     let found = (0..600).any(|_| waits() == wanted);
     assert!(found, "{:?}", waits());
+    (job, pid)
+}
+
+#[test]
+fn the_report_of_a_time_limit_says_what_members_of_openmp_do() {
+    let built = build();
+    let (job, _) = stays(&built, 10);
+    let Ended { status, err, .. } = job.ended();
+    assert_eq!(status.code(), Some(124), "{err}");
+    if err.contains("no stack") {
+        println!("note: no process may be traced here; nothing is tested");
+        return;
+    }
+    for line in [
+        "mpiexec: OpenMP in rank 0: team 1, 4 members of stays._omp_fn.0\n".to_owned(),
+        format!(": waits: barrier at {} in meet()\n", built.line("barrier")),
+        format!(
+            "mpiexec:     member 2: waits: lock or critical at {} in stays (parallel region)()\n",
+            built.line("enters")
+        ),
+    ] {
+        assert!(err.contains(&line), "{line}: {err}");
+    }
+}
+
+#[test]
+fn the_report_of_a_crash_says_what_members_of_openmp_did() {
+    let built = build();
+    let (job, pid) = stays(&built, 100);
     send("SEGV", pid);
     let Ended { status, err, .. } = job.ended();
     assert_eq!(status.code(), Some(128 + 11), "{err}");

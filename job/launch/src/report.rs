@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use margay_job_observe::calls::{self, CallView};
 use margay_job_observe::crash::{Crash, core_files_are_written};
 use margay_job_observe::kept;
+use margay_job_observe::members::{self, RankTeams};
 use margay_job_observe::places::Places;
 use margay_job_observe::posted::Posted;
 use margay_job_observe::state::analysis;
@@ -289,6 +290,18 @@ pub fn deadlock(launcher: &str, peers: &dyn Peers, analysis: &Analysis) -> Strin
     findings(launcher, analysis)
         + &states(launcher, peers, stuck)
         + &unexpected(launcher, peers, stuck)
+        + &teams(launcher, peers, stuck)
+}
+
+/// What the members of OpenMP's teams of some ranks do, ranks whose teams do the same together.
+fn teams(launcher: &str, peers: &dyn Peers, ranks: &[u32]) -> String {
+    let found = members::of_ranks(peers);
+    let is_shown = |of: &&RankTeams| of.ranks.iter().any(|rank| ranks.contains(rank));
+    let shown = found.iter().filter(is_shown).take(MOST_GROUPS);
+    shown
+        .flat_map(RankTeams::lines)
+        .map(|line| format!("{launcher}: {line}\n"))
+        .collect()
 }
 
 fn unexpected(launcher: &str, peers: &dyn Peers, ranks: &[u32]) -> String {
@@ -413,6 +426,7 @@ pub fn timeout(job: &Job, peers: &dyn Peers) -> String {
     text.push_str(&states(launcher, peers, &ranks));
     text.push_str(&unexpected(launcher, peers, &ranks));
     text.push_str(&findings(launcher, &analysis(peers, now_ns())));
+    text.push_str(&teams(launcher, peers, &ranks));
     text
 }
 
