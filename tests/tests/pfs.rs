@@ -3,9 +3,10 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use margay_tests::jobs::Built;
@@ -362,6 +363,33 @@ fn a_spare_takes_the_place_of_a_directory_that_is_lost() {
             .pfs(&["check", "scratch"])
             .contains("everything is right")
     );
+}
+
+/// The kernel takes connections for it, so its commands wait, and say why.
+#[test]
+fn a_service_that_is_stopped_is_named() {
+    let Some(place) = Place::new() else { return };
+    place.pfs(&["create", "scratch", "d1", "d2"]);
+    place.pfs(&["start", "scratch"]);
+    let service = place.service().unwrap();
+    let number = service.file_name().unwrap().to_string_lossy();
+    tool("kill", &["-STOP", &number], place.folder.path());
+    let mut asking = place
+        .margay(&["status", "scratch"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(asking.stderr.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    tool("kill", &["-CONT", &number], place.folder.path());
+    assert!(line.contains(&format!("kill -CONT {number}")), "{line}");
+    let output = asking.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stdout).contains("d2"));
+    place.pfs(&["stop", "scratch"]);
 }
 
 #[test]

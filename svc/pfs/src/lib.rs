@@ -28,6 +28,7 @@ mod wire;
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -43,12 +44,17 @@ use margay_fs_stripes::{Disk, Owner, Store, StoreMaking};
 use margay_job_launch::hosts::{named_shell, names};
 pub use margay_svc_pfs_options::PROGRAM;
 use margay_svc_pfs_options::{Action, Owned, PfsOptions, Reaching, Sharing, command};
-use margay_sys_os::process::{beside, open_log};
+use margay_sys_os::descriptor::PollSet;
+use margay_sys_os::port::peer_process;
+use margay_sys_os::process::{ProcessFacts, beside, open_log};
 use registry::Known;
 use wire::Answer;
 
 /// How long a stripe directory may take to answer a command that opens it itself.
 const OPENED_WITHIN: Duration = Duration::from_secs(30);
+
+/// How often a service that says nothing is looked at.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// How long the end of the service is waited for.
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
@@ -604,6 +610,7 @@ fn converse(
     let broken = |error: io::Error| format!("the service does not answer: {error}");
     wire::ask(&mut stream, &words).map_err(broken)?;
     let mut end = None;
+    wait_unless_stopped(&stream);
     loop {
         match wire::answered(&mut stream) {
             Ok(Answer::Text(text)) => out(&text),
@@ -615,6 +622,30 @@ fn converse(
             // The service closes behind the end, and ends itself then when it was to stop.
             Err(_) if end.is_some() => return end.unwrap_or(Ok(())),
             Err(error) => return Err(broken(error)),
+        }
+    }
+}
+
+/// Waits for the first words of the service. Says it once when that is stopped, because its
+/// connections are taken by the kernel all the same.
+fn wait_unless_stopped(stream: &UnixStream) {
+    let mut poll = PollSet::default();
+    let mut comes_within = |time| {
+        poll.clear();
+        let place = poll.add_readable(stream.as_fd());
+        let waited = poll.wait(time);
+        waited.is_err() || time.is_none() || poll.ready(place).readable
+    };
+    while !comes_within(Some(LOOK)) {
+        let service = peer_process(stream.as_fd()).map_or(0, |peer| peer.pid);
+        if ProcessFacts::of(service).is_some_and(|facts| facts.state == 'T') {
+            let _ = writeln!(
+                io::stderr(),
+                "margay pfs: the service (process {service}) is stopped by a signal; it goes on \
+                 with: kill -CONT {service}"
+            );
+            comes_within(None);
+            return;
         }
     }
 }

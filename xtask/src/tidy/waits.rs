@@ -357,6 +357,10 @@ const PLACES: &[(&str, &str)] = &[
         "the file system of a job waits for the launcher's end, and for the end of its service",
     ),
     (
+        "svc/pfs/src/lib.rs",
+        "a command waits for the first words of a service that may be stopped",
+    ),
+    (
         "svc/pfs/src/mounts.rs",
         "a command waits for the end of a mount whose service was killed",
     ),
