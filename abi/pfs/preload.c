@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,6 +13,8 @@
 
 /* Shorter ones cost the kernel no more. */
 #define LEAST 4096
+/* Pages of 4 KiB that are moved before a direct way is made: that costs a millisecond. */
+#define WORTH 1024
 #define MOST_FILES 4096
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -30,10 +33,40 @@ static struct file *files[MOST_FILES];
 static atomic_char opened[MOST_FILES];
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
 static int is_held; /* by a fork */
+static atomic_uint moved[MOST_FILES]; /* in pages */
+static int is_at_once;                /* whatever has been moved */
 static atomic_int known; /* how many of either there are, so that programs without such files lose no time */
 
 #define NEXT(name) ((__typeof__(&name))next((void *_Atomic *)&nexts[__COUNTER__], #name))
 static void *_Atomic nexts[64];
+
+/* While a call has something of this library's, no handler of a signal interrupts it, which might call again or never come back, and
+ * nobody ends its thread. As with files of the system, handlers run when the call has ended. */
+struct calm {
+    sigset_t before;
+    int cancel;
+};
+
+static struct calm calm(void) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS};
+    struct calm calm;
+    sigset_t all;
+    sigfillset(&all);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&all, faults[i]);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &calm.cancel);
+    pthread_sigmask(SIG_BLOCK, &all, &calm.before);
+    return calm;
+}
+
+static void disturb(const struct calm *calm) {
+    int number = errno;
+    pthread_sigmask(SIG_SETMASK, &calm->before, NULL);
+    pthread_setcancelstate(calm->cancel, NULL);
+    errno = number;
+}
+
+/* Whether a descriptor may be one of those that are taken. */
+static int concerns(int fd);
 
 /* The function that this library stands before. */
 static void *next(void *_Atomic *place, const char *name) {
@@ -52,8 +85,8 @@ static void leave(struct file *file) {
     munmap(file, sizeof *file);
 }
 
-/* Locks the table. It is locked for some instructions only, unless this is a signal's handler that has interrupted who has it: then
- * the kernel has to do. */
+/* Locks the table. It is locked for some instructions only, unless this is a signal's handler that has interrupted a fork: then the
+ * kernel has to do. */
 static int hold(void) {
     for (int i = 0; i < 1000; i++) {
         if (pthread_mutex_trylock(&table) == 0) return 1;
@@ -62,22 +95,30 @@ static int hold(void) {
     return 0;
 }
 
+static int concerns(int fd) {
+    return fd >= 0 && fd < MOST_FILES && atomic_load(&known) > 0 && (atomic_load(&opened[fd]) || files[fd]);
+}
+
 /* Forgets a descriptor. */
 static void forget(int fd) {
-    if (fd < 0 || fd >= MOST_FILES || atomic_load(&known) == 0) return;
-    if (!hold()) return;
-    struct file *file = files[fd];
-    if (file || atomic_load(&opened[fd])) atomic_fetch_sub(&known, 1);
-    files[fd] = NULL;
-    atomic_store(&opened[fd], 0);
-    pthread_mutex_unlock(&table);
-    leave(file);
+    if (!concerns(fd)) return;
+    struct calm before = calm();
+    if (hold()) {
+        struct file *file = files[fd];
+        if (file || atomic_load(&opened[fd])) atomic_fetch_sub(&known, 1);
+        files[fd] = NULL;
+        atomic_store(&opened[fd], 0);
+        pthread_mutex_unlock(&table);
+        leave(file);
+    }
+    disturb(&before);
 }
 
 static int begun(int fd) {
     if (fd < 0 || fd >= MOST_FILES) return fd;
     int number = errno;
     forget(fd);
+    atomic_store(&moved[fd], 0);
     atomic_store(&opened[fd], 1);
     atomic_fetch_add(&known, 1);
     errno = number;
@@ -113,9 +154,17 @@ static struct file *ask(int fd, int is_shared) {
     return file;
 }
 
-/* The file of a descriptor, to be given back; NULL where the kernel has it. `asks`: it may get a direct way now. */
-static struct file *of(int fd, int asks) {
-    if (fd < 0 || fd >= MOST_FILES || atomic_load(&known) == 0) return NULL;
+/* Whether a direct way is worth its making, if this many bytes are moved now. */
+static int is_worth(int fd, size_t length) {
+    unsigned pages = (unsigned)(length >> 12 < WORTH ? length >> 12 : WORTH);
+    return length >= LEAST && (atomic_fetch_add(&moved[fd], pages) + pages >= WORTH || is_at_once);
+}
+
+/* The file of a descriptor, to be given back; NULL where the kernel has it. It may get a direct way now, if `length` bytes are to be
+ * moved. The caller is calm. */
+static struct file *of(int fd, size_t length) {
+    if (!concerns(fd)) return NULL;
+    int asks = !files[fd] && is_worth(fd, length);
     int number = errno;
     char was = atomic_load(&opened[fd]);
     for (int i = 0; i < 1000 && was == 3; was = atomic_load(&opened[fd]), i++) sched_yield();
@@ -152,9 +201,11 @@ static void share(int fd) {
     if (fd < 0 || fd >= MOST_FILES) return;
     char alone = 1;
     atomic_compare_exchange_strong(&opened[fd], &alone, 2);
+    struct calm before = calm();
     struct file *file = of(fd, 0);
     if (file) atomic_store(&file->is_shared, 1);
     leave(file);
+    disturb(&before);
 }
 
 static void share_all(void) {
@@ -175,49 +226,78 @@ static void in_parent(void) {
 static void in_child(void) {
     memset(files, 0, sizeof files);
     memset((void *)opened, 0, sizeof opened);
+    memset((void *)moved, 0, sizeof moved);
     atomic_store(&known, 0);
     in_parent();
 }
 
-static __attribute__((constructor)) void begin(void) { pthread_atfork(before_fork, in_parent, in_child); }
+static __attribute__((constructor)) void begin(void) {
+    const char *asked = getenv("MARGAY_PFS_DIRECT");
+    is_at_once = asked && strcmp(asked, "1") == 0;
+    pthread_atfork(before_fork, in_parent, in_child);
+}
+
+static ssize_t by_kernel(int fd, void *bytes, size_t length, int writes) {
+    return writes ? NEXT(write)(fd, bytes, length) : NEXT(read)(fd, bytes, length);
+}
 
 /* Moves the position by what `done` says, and lets others do so. */
 static ssize_t sequential(int fd, void *bytes, size_t length, int writes) {
-    struct file *file = length >= LEAST ? of(fd, 1) : of(fd, 0);
+    if (!concerns(fd)) return by_kernel(fd, bytes, length, writes);
+    struct calm before = calm();
+    struct file *file = of(fd, length);
+    if (!file) {
+        /* A pipe, say, in whose calls signals are heard. */
+        disturb(&before);
+        return by_kernel(fd, bytes, length, writes);
+    }
     ssize_t done = WAY_KERNEL;
-    int is_mine = file && pthread_mutex_lock(&file->turn) == 0;
+    int is_mine = pthread_mutex_lock(&file->turn) == 0;
     if (is_mine && length >= LEAST && !atomic_load(&file->is_shared)) {
         off_t at = NEXT(lseek)(fd, 0, SEEK_CUR);
         if (at >= 0) done = way_move(file->way, fd, bytes, length, at, writes);
         if (done > 0) NEXT(lseek)(fd, at + done, SEEK_SET);
     }
-    if (done == WAY_KERNEL) done = writes ? NEXT(write)(fd, bytes, length) : NEXT(read)(fd, bytes, length);
-    if (is_mine) {
-        int number = errno;
-        pthread_mutex_unlock(&file->turn);
-        errno = number;
-    }
+    if (done == WAY_KERNEL) done = by_kernel(fd, bytes, length, writes);
+    int number = errno;
+    if (is_mine) pthread_mutex_unlock(&file->turn);
     leave(file);
+    errno = number;
+    disturb(&before);
     return done;
 }
 
 static ssize_t placed(int fd, void *bytes, size_t length, off_t at, int writes) {
-    struct file *file = length >= LEAST ? of(fd, 1) : NULL;
-    ssize_t done = file ? way_move(file->way, fd, bytes, length, at, writes) : WAY_KERNEL;
-    leave(file);
+    ssize_t done = WAY_KERNEL;
+    if (length >= LEAST && concerns(fd)) {
+        struct calm before = calm();
+        struct file *file = of(fd, length);
+        if (file) done = way_move(file->way, fd, bytes, length, at, writes);
+        int number = errno;
+        leave(file);
+        errno = number;
+        disturb(&before);
+    }
     if (done != WAY_KERNEL) return done;
     return writes ? NEXT(pwrite)(fd, bytes, length, at) : NEXT(pread)(fd, bytes, length, at);
 }
 
 /* A call that moves the position, by the kernel. */
 #define IN_TURN(type, fd, call)                                           \
+    if (!concerns(fd)) return call;                                       \
+    struct calm before = calm();                                          \
     struct file *file = of(fd, 0);                                        \
-    int is_mine = file && pthread_mutex_lock(&file->turn) == 0;           \
+    if (!file) {                                                          \
+        disturb(&before);                                                 \
+        return call;                                                      \
+    }                                                                     \
+    int is_mine = pthread_mutex_lock(&file->turn) == 0;                   \
     type result = call;                                                   \
     int number = errno;                                                   \
     if (is_mine) pthread_mutex_unlock(&file->turn);                       \
     leave(file);                                                          \
     errno = number;                                                       \
+    disturb(&before);                                                     \
     return result
 
 EXPORTED ssize_t read(int fd, void *bytes, size_t length) { return sequential(fd, bytes, length, 0); }

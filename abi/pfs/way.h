@@ -19,8 +19,15 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
 #define WAY_INVITES 0x80304d50UL
 #define WAY_FUSE 0x65735546
+/* Descriptors from here on are for the library, as far as the limit of the process allows. */
+#define WAY_HIGH 1000
 enum { WAY_MOST = 1 << 20, WAY_PLACES = 2, WAY_GROWN = -2, WAY_KERNEL = -2 };
 
 struct way {
@@ -42,6 +49,34 @@ static void way_end(struct way *way) {
     if (way->memory != MAP_FAILED) munmap(way->memory, WAY_PLACES * WAY_MOST);
     if (way_is_open(way)) close(way->line);
     munmap(way, sizeof *way);
+}
+
+/* The same as another descriptor: programs rely on it that they get the lowest that is free, as 0 to 2. A process that may have few
+ * keeps them for itself. */
+static int way_high(int fd) {
+    struct rlimit limit;
+    int high = -1;
+    if (fd < 0) return -1;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= 256)
+        high = fcntl(fd, F_DUPFD_CLOEXEC, limit.rlim_cur > 2 * WAY_HIGH ? WAY_HIGH : (int)(limit.rlim_cur / 2));
+    close(fd);
+    return high;
+}
+
+/* Whether the process may use all of this memory. What it may not use gives a signal in a copy, and EFAULT from the kernel. */
+static int way_is_usable(const void *bytes, size_t length, int writes) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)bytes / page * page;
+    uintptr_t end = ((uintptr_t)bytes + length + page - 1) / page * page;
+    if (end <= first) return 0;
+    if (madvise((void *)first, end - first, writes ? MADV_POPULATE_READ : MADV_POPULATE_WRITE) == 0) return 1;
+    /* Before Linux 5.14 nobody knows, and the same is said of what may be read. */
+    return errno == EINVAL && madvise((void *)((uintptr_t)&page / page * page), page, MADV_POPULATE_READ) < 0;
+}
+
+/* Whether the process may only write small files, which the kernel sees to. */
+static int way_is_limited(void) {
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur != RLIM_INFINITY;
 }
 
 /* Receives the descriptor of the memory that both have. */
@@ -73,7 +108,7 @@ static int way_connect(struct way *way, const unsigned char *invitation) {
         name.sun_path[at++] = digits[invitation[8 + i] >> 4];
         name.sun_path[at++] = digits[invitation[8 + i] & 15];
     }
-    way->line = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    way->line = way_high(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     struct stat facts;
     if (way->line < 0 || fstat(way->line, &facts) < 0) return -1;
     way->socket = facts.st_ino;
@@ -99,13 +134,11 @@ static struct way *way_begin(int fd) {
     unsigned char invitation[48];
     struct stat facts;
     struct statfs place;
-    struct rlimit limit;
     struct way *way = NULL;
     const char *asked = getenv("MARGAY_PFS_DIRECT");
     int number = errno;
     if (!(asked && strcmp(asked, "0") == 0) && fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) && fstatfs(fd, &place) == 0 &&
-        place.f_type == WAY_FUSE && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY &&
-        ioctl(fd, WAY_INVITES, invitation) == 0 && memcmp(invitation, "MPD1", 4) == 0) {
+        place.f_type == WAY_FUSE && !way_is_limited() && ioctl(fd, WAY_INVITES, invitation) == 0 && memcmp(invitation, "MPD1", 4) == 0) {
         /* A signal's handler may have interrupted malloc. */
         way = mmap(NULL, sizeof *way, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (way == MAP_FAILED) way = NULL;
@@ -186,6 +219,10 @@ static ssize_t way_move(struct way *way, int fd, void *bytes, size_t length, off
         return WAY_KERNEL;
     flags = fcntl(fd, F_GETFL);
     if (flags < 0 || flags & (O_APPEND | O_DSYNC) || (flags & O_ACCMODE) == (writes ? O_RDONLY : O_WRONLY)) return WAY_KERNEL;
+    if ((writes && way_is_limited()) || !way_is_usable(bytes, length, writes)) {
+        errno = number;
+        return WAY_KERNEL;
+    }
     if (atomic_flag_test_and_set(&way->busy)) return WAY_KERNEL;
     ssize_t done = way_is_open(way) ? way_transfer(way, fd, bytes, length, at, writes) : WAY_KERNEL;
     if (done == WAY_KERNEL) {

@@ -100,6 +100,18 @@ impl Drop for Place {
     }
 }
 
+/// The directories of a [mounted] file system.
+pub const DIRECTORIES: [&str; 4] = ["d1", "d2", "d3", "d4"];
+
+/// A file system of four directories, mounted; none where nothing can be.
+pub fn mounted(parity: &str) -> Option<Place> {
+    let place = Place::new()?;
+    let create: Vec<&str> = [["create", "scratch"].as_slice(), &DIRECTORIES].concat();
+    place.pfs(&[create.as_slice(), &["--parity", parity]].concat());
+    place.pfs(&["mount", "scratch", "mnt"]);
+    Some(place)
+}
+
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

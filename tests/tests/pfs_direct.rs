@@ -20,23 +20,13 @@ use margay_sys_os::packets::{Packets, map};
 use margay_sys_os::port::user;
 use margay_sys_os::user::Mem;
 use margay_tests::jobs::Built;
-use margay_tests::pfs::{Place, noise, said, tool};
+use margay_tests::pfs::{Place, mounted, noise, said, tool};
 use margay_tests::users::{ONE, chmod, number};
 use margay_tests::voices::Voice;
 use margay_tests::{command, run, stage};
 
-const DIRECTORIES: [&str; 4] = ["d1", "d2", "d3", "d4"];
-
 /// Longest file of the model.
 const MOST_SIZE: usize = 3 << 20;
-
-fn mounted(parity: &str) -> Option<Place> {
-    let place = Place::new()?;
-    let create: Vec<&str> = [["create", "scratch"].as_slice(), &DIRECTORIES].concat();
-    place.pfs(&[create.as_slice(), &["--parity", parity]].concat());
-    place.pfs(&["mount", "scratch", "mnt"]);
-    Some(place)
-}
 
 fn open(path: &Path, read: bool, write: bool) -> File {
     let how = How {
@@ -566,45 +556,6 @@ fn mpi_io_takes_the_direct_way_unless_it_is_turned_off() {
 }
 
 #[test]
-fn the_library_for_all_programs_leaves_files_as_the_kernel_does() {
-    let Some(place) = mounted("1") else { return };
-    let built = Built::plain("pfs/preload.c", &["-D_GNU_SOURCE"]);
-    let library = stage().join("lib/pfs/libmargay_pfs.so.1");
-    for (seed, direct, preloaded) in [
-        ("1", "1", library.as_path()),
-        ("2", "1", &library),
-        ("3", "0", Path::new("")),
-    ] {
-        let path = place.mount().join(format!("file{seed}"));
-        let mut program = command("env", 120);
-        program.arg(format!("LD_PRELOAD={}", preloaded.display()));
-        program.arg(built.path()).arg(path);
-        let output = run(program.args([seed, "3000", direct]));
-        assert!(output.status.success(), "{}", said(&output));
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n");
-    }
-    // Programs of the system.
-    let bytes = noise(1, 5 << 20);
-    fs::write(place.path("source"), &bytes).unwrap();
-    for script in [
-        "cp source mnt/a && cp mnt/a b && cmp source b",
-        "cat source source > mnt/c && head -c 5242880 mnt/c | cmp - source && test $(stat -c %s mnt/c) = 10485760",
-        "dd if=source of=mnt/d bs=47008 && dd if=mnt/d bs=1M iflag=fullblock | cmp - source",
-        "mkdir t && cp source t/e && tar cf mnt/t.tar t && tar xf mnt/t.tar -C mnt && cmp mnt/t/e source",
-        "(echo one; echo two) > mnt/f && cat source >> mnt/f && tail -c 5242880 mnt/f | cmp - source",
-    ] {
-        let mut shell = command("env", 60);
-        shell.arg(format!("LD_PRELOAD={}", library.display()));
-        shell
-            .args(["sh", "-c", script])
-            .current_dir(place.folder.path());
-        let output = run(&mut shell);
-        assert!(output.status.success(), "{script}: {}", said(&output));
-    }
-    place.pfs(&["stop", "scratch"]);
-}
-
-#[test]
 fn nx_reads_and_writes_past_the_kernel_in_all_modes() {
     let Some(place) = mounted("1") else { return };
     let nx = Voice {
@@ -654,8 +605,18 @@ fn another_user_comes_in_by_its_own_files_only() {
     // Its bytes go by memory of the service's own.
     let built = Built::plain("pfs/preload.c", &["-D_GNU_SOURCE"]);
     let (program, preload) = (built.path(), "LD_PRELOAD=./preload.so");
+    let at_once = "MARGAY_PFS_DIRECT=1";
     let program = program.to_str().unwrap();
-    let words = ["env", preload, program, "mnt/own/file", "9", "1000", "1"];
+    let words = [
+        "env",
+        preload,
+        at_once,
+        program,
+        "mnt/own/file",
+        "9",
+        "1000",
+        "1",
+    ];
     assert_eq!(as_one(&words), "ok\n");
     // As the kernel does it for who is not root.
     let path = place.mount().join("own/program");
@@ -663,7 +624,7 @@ fn another_user_comes_in_by_its_own_files_only() {
     as_one(&["sh", "-c", script]);
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o4644);
     let words = ["if=source", "of=mnt/own/program", "bs=64k", "conv=notrunc"];
-    as_one(&[["env", preload, "dd"].as_slice(), &words].concat());
+    as_one(&[["env", preload, at_once, "dd"].as_slice(), &words].concat());
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o644);
     assert!(fs::read(&path).unwrap() == noise(3, 1 << 20));
     // What shows root's right is nothing in the hands of another user.

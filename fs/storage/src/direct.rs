@@ -99,6 +99,9 @@ impl Direct {
     /// Writes to the same open file as [`File::write_at`] does; none where that has to do it, also
     /// if something has been written.
     pub fn write_at(&self, file: &File, offset: u64, pieces: &[Slice]) -> Option<io::Result<u64>> {
+        if is_size_limited() {
+            return None;
+        }
         let mut walk = Walk { pieces, within: 0 };
         let give = |place: i64, len| {
             walk.next(len, |done, mem, at, len| {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::io::retry_on_intr;
+use rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -16,7 +16,15 @@ use rustix::net::{
     connect, listen, recv, recvmsg, send, sendmsg, socket_with, sockopt,
 };
 
+use rustix::process::{Resource, getrlimit};
+
 use crate::user::Mem;
+
+/// A process that may have fewer descriptors keeps them for itself.
+const FEW: u64 = 256;
+
+/// Where the descriptors of those begin that may have many.
+const HIGH: u64 = 1000;
 
 /// Connections that wait to be accepted.
 const WAITING: i32 = 64;
@@ -47,6 +55,18 @@ impl Hall {
     }
 }
 
+/// A descriptor out of the way of programs that rely on it that they get the lowest that is free.
+///
+/// # Errors
+/// When the process may have few.
+fn moved_up(fd: &OwnedFd) -> io::Result<OwnedFd> {
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    if most < FEW {
+        return Err(io::ErrorKind::QuotaExceeded.into());
+    }
+    Ok(fcntl_dupfd_cloexec(fd, (most / 2).min(HIGH) as i32)?)
+}
+
 fn new_socket() -> io::Result<OwnedFd> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     Ok(socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
@@ -63,7 +83,7 @@ impl Packets {
     /// # Errors
     /// When nobody listens, or what the system says.
     pub fn connect(name: &[u8], within: Duration) -> io::Result<Packets> {
-        let packets = Packets(new_socket()?);
+        let packets = Packets(moved_up(&new_socket()?)?);
         packets.wait_for(Some(within), Some(within))?;
         connect(&packets.0, &SocketAddrUnix::new_abstract_name(name)?)?;
         Ok(packets)

@@ -41,7 +41,7 @@ pub const ENVIRONMENT: &[Environment] = &[
     Environment {
         name: "MARGAY_PFS_DIRECT",
         reader: "the library",
-        about: "`0`: files of a parallel file system are read and written through its mount, as by any program, and not past the kernel.",
+        about: "`0`: files of a parallel file system are read and written through its mount, as by any program, and not past the kernel. `1`: the library for other programs does that for each file at once, and not only for those of which much is moved.",
     },
     Environment {
         name: "MARGAY_POWERCAP",
