@@ -35,6 +35,7 @@ static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
 static int is_held; /* by a fork */
 static atomic_uint moved[MOST_FILES]; /* in pages */
 static int is_at_once;                /* whatever has been moved */
+static atomic_int plain[MOST_FILES];  /* calls at the position that the kernel does without anybody's turn */
 static atomic_int known; /* how many of either there are, so that programs without such files lose no time */
 
 #define NEXT(name) ((__typeof__(&name))next((void *_Atomic *)&nexts[__COUNTER__], #name))
@@ -85,8 +86,7 @@ static void leave(struct file *file) {
     munmap(file, sizeof *file);
 }
 
-/* Locks the table. It is locked for some instructions only, unless this is a signal's handler that has interrupted a fork: then the
- * kernel has to do. */
+/* Locks the table. It is locked for some instructions only, or for the time of a fork: then the kernel has to do. */
 static int hold(void) {
     for (int i = 0; i < 1000; i++) {
         if (pthread_mutex_trylock(&table) == 0) return 1;
@@ -119,6 +119,7 @@ static int begun(int fd) {
     int number = errno;
     forget(fd);
     atomic_store(&moved[fd], 0);
+    atomic_store(&plain[fd], 0);
     atomic_store(&opened[fd], 1);
     atomic_fetch_add(&known, 1);
     errno = number;
@@ -169,7 +170,8 @@ static struct file *of(int fd, size_t length) {
     char was = atomic_load(&opened[fd]);
     for (int i = 0; i < 1000 && was == 3; was = atomic_load(&opened[fd]), i++) sched_yield();
     int is_mine = asks && (was == 1 || was == 2) && atomic_compare_exchange_strong(&opened[fd], &was, 3);
-    struct file *asked = is_mine ? ask(fd, was == 2) : NULL;
+    /* Who begins such a call from now on waits for the answer. Those who have begun move the position without a turn. */
+    struct file *asked = is_mine ? ask(fd, was == 2 || atomic_load(&plain[fd]) > 0) : NULL;
     struct file *file = NULL;
     if (hold()) {
         if (asked && !files[fd]) {
@@ -213,13 +215,17 @@ static void share_all(void) {
         if (files[fd] || atomic_load(&opened[fd])) share(fd);
 }
 
+static _Thread_local struct calm forking;
+
 static void before_fork(void) {
+    forking = calm();
     share_all();
     is_held = hold();
 }
 
 static void in_parent(void) {
     if (is_held) pthread_mutex_unlock(&table);
+    disturb(&forking);
 }
 
 /* A child begins anew, and has the descriptors of its parent from the kernel. */
@@ -227,6 +233,7 @@ static void in_child(void) {
     memset(files, 0, sizeof files);
     memset((void *)opened, 0, sizeof opened);
     memset((void *)moved, 0, sizeof moved);
+    memset((void *)plain, 0, sizeof plain);
     atomic_store(&known, 0);
     in_parent();
 }
@@ -241,15 +248,31 @@ static ssize_t by_kernel(int fd, void *bytes, size_t length, int writes) {
     return writes ? NEXT(write)(fd, bytes, length) : NEXT(read)(fd, bytes, length);
 }
 
+/* The file of a descriptor for a call at its position; NULL where the kernel does that: then it is counted in `plain`, and nobody moves
+ * the position directly meanwhile. */
+static struct file *positioned(int fd, size_t length) {
+    struct file *file = NULL;
+    for (int i = 0; i < 1000 && !file; i++) {
+        file = of(fd, length);
+        if (file) break;
+        atomic_fetch_add(&plain[fd], 1);
+        if (atomic_load(&opened[fd]) != 3 && !files[fd]) break;
+        if (i < 999) atomic_fetch_sub(&plain[fd], 1);
+    }
+    return file;
+}
+
 /* Moves the position by what `done` says, and lets others do so. */
 static ssize_t sequential(int fd, void *bytes, size_t length, int writes) {
     if (!concerns(fd)) return by_kernel(fd, bytes, length, writes);
     struct calm before = calm();
-    struct file *file = of(fd, length);
+    struct file *file = positioned(fd, length);
     if (!file) {
         /* A pipe, say, in whose calls signals are heard. */
         disturb(&before);
-        return by_kernel(fd, bytes, length, writes);
+        ssize_t done = by_kernel(fd, bytes, length, writes);
+        atomic_fetch_sub(&plain[fd], 1);
+        return done;
     }
     ssize_t done = WAY_KERNEL;
     int is_mine = pthread_mutex_lock(&file->turn) == 0;
@@ -286,10 +309,12 @@ static ssize_t placed(int fd, void *bytes, size_t length, off_t at, int writes) 
 #define IN_TURN(type, fd, call)                                           \
     if (!concerns(fd)) return call;                                       \
     struct calm before = calm();                                          \
-    struct file *file = of(fd, 0);                                        \
+    struct file *file = positioned(fd, 0);                                \
     if (!file) {                                                          \
         disturb(&before);                                                 \
-        return call;                                                      \
+        type done = call;                                                 \
+        atomic_fetch_sub(&plain[fd], 1);                                  \
+        return done;                                                      \
     }                                                                     \
     int is_mine = pthread_mutex_lock(&file->turn) == 0;                   \
     type result = call;                                                   \
