@@ -76,10 +76,10 @@ pub struct Recording {
     has_all: AtomicBool,
     /// The program may be one in Python.
     has_python: AtomicBool,
-    /// What members of teams do at the moment.
-    kept: OnceLock<Option<&'static [AtomicU64]>>,
     /// For what threads do in libraries of threads: the thread, and in the lower half its ring.
     threads: [AtomicU64; THREADS],
+    /// What members of teams do at the moment.
+    kept: OnceLock<Option<&'static [AtomicU64]>>,
 }
 
 /// The calling thread's ring; given back when the thread ends.

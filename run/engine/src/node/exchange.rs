@@ -375,9 +375,9 @@ impl Channel {
     /// Whether this rank may contribute: the place is free. If not, it is woken when it is.
     #[inline(always)]
     pub(super) fn may_contribute(&self, op: &Operation<'_>, exchange: &Exchange<'_>) -> bool {
-        let bytes = exchange.contribution(self.board.me(), self.ranks());
-        let needs_lane = bytes > SHORT_BYTES as u64 && !exchange.is_staged();
-        let may = || op.may_put() && (!needs_lane || op.may_publish());
+        let bytes = || exchange.contribution(self.board.me(), self.ranks());
+        let has_place = || bytes() <= SHORT_BYTES as u64 || exchange.is_staged();
+        let may = || op.may_put() && (has_place() || op.may_publish());
         may() || looks_again(op, may)
     }
 
@@ -406,7 +406,10 @@ impl Channel {
     /// Wakes those that wait for what this rank has put.
     #[inline(always)]
     pub(super) fn tell(&self, op: &Operation<'_>, exchange: &Exchange<'_>, awaited: Awaited) {
-        if awaited != Awaited::All || self.roomy {
+        if self.roomy {
+            return self.wake();
+        }
+        if awaited != Awaited::All {
             return self.tell_of(op, awaited, exchange.root());
         }
         if op.arrive() {
