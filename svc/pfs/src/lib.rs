@@ -595,7 +595,8 @@ fn ask_or_clear(known: &Known, word: &str) -> Result<(), String> {
 
 fn talk(stream: UnixStream, words: &[&str]) -> Result<(), String> {
     converse(stream, words, &mut |text| {
-        print!("{text}");
+        // Who reads it may have seen enough, as `head`.
+        let _ = io::stdout().write_all(text.as_bytes());
         let _ = io::stdout().flush();
     })
 }
