@@ -124,6 +124,15 @@ impl Hosts {
         (members, ranks)
     }
 
+    /// The [representatives](Self::representatives) of the hosts, the place of `rank`'s host among
+    /// them, and the number on that host of the one that speaks for it.
+    fn heads(&self, rank: u32, root: u32) -> (Vec<u32>, Ranks, u32) {
+        let heads = self.representatives(root);
+        let between = self.across(rank);
+        let head = self.place(heads[between.rank as usize]);
+        (heads, between, head)
+    }
+
     fn across(&self, rank: u32) -> Ranks {
         Ranks {
             rank: self.host(rank),
@@ -257,10 +266,8 @@ pub fn hosts_barrier(rank: u32, hosts: &Hosts) -> Schedule {
 /// passed on within the host while the next one comes.
 pub fn hosts_bcast(rank: u32, hosts: &Hosts, root: u32, bytes: u64, tuning: &Tuning) -> Schedule {
     let (members, local) = hosts.local(rank);
-    let heads = hosts.representatives(root);
-    let between = hosts.across(rank);
+    let (heads, between, head) = hosts.heads(rank, root);
     let from = hosts.host(root);
-    let head = hosts.place(heads[between.rank as usize]);
     let mut parts = Parts::default();
     let whole = |region| region;
     if bytes <= 2 * tuning.segment || hosts.count() == 2 && bytes < tuning.bcast_long {
@@ -319,9 +326,7 @@ pub fn hosts_reduce(
     tuning: &Tuning,
 ) -> Schedule {
     let (members, local) = hosts.local(rank);
-    let heads = hosts.representatives(root);
-    let between = hosts.across(rank);
-    let head = hosts.place(heads[between.rank as usize]);
+    let (heads, between, head) = hosts.heads(rank, root);
     let mut parts = Parts::default();
     let is_own = in_place && rank == root;
     let within = reduce(local, head, reduction, is_own, tuning);

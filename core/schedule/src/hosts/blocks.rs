@@ -34,9 +34,7 @@ pub fn hosts_gather(
     tuning: &Tuning,
 ) -> Schedule {
     let (members, local) = hosts.local(rank);
-    let heads = hosts.representatives(root);
-    let between = hosts.across(rank);
-    let head = hosts.place(heads[between.rank as usize]);
+    let (heads, between, head) = hosts.heads(rank, root);
     let mut parts = Parts::default();
     if local.rank != head {
         let part = gather(local, head, send, Block::default(), false, tuning);
@@ -82,9 +80,7 @@ pub fn hosts_scatter(
     tuning: &Tuning,
 ) -> Schedule {
     let (members, local) = hosts.local(rank);
-    let heads = hosts.representatives(root);
-    let between = hosts.across(rank);
-    let head = hosts.place(heads[between.rank as usize]);
+    let (heads, between, head) = hosts.heads(rank, root);
     let mut parts = Parts::default();
     if local.rank != head {
         let part = scatter(local, head, Block::default(), recv, false, tuning);
