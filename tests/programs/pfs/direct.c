@@ -1,6 +1,7 @@
 /* MPI-IO on a parallel file system, past the kernel: what one rank writes with MPI, another one reads through the mount and the other
    way round; a rank that has forked; the end of the file. The arguments are a name for the file, and whether there is a direct way. */
 #include "../mpi/check.h"
+#include "mapped.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -9,17 +10,6 @@
 enum { LENGTH = 3000001 };
 
 static unsigned char bytes[LENGTH], seen[LENGTH];
-
-/* Whether the memory of a direct way is mapped. */
-static int has_direct(void)
-{
-    char line[4096];
-    int found = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (fgets(line, sizeof line, maps)) found |= strstr(line, "margay-common") != NULL;
-    fclose(maps);
-    return found;
-}
 
 static void fill(int seed)
 {

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "mapped.h"
+
 enum { MOST = 2500000 };
 
 static unsigned char model[MOST], bytes[MOST], seen[MOST];
@@ -31,16 +33,6 @@ static long below(long end)
 {
     state = state * 1664525u + 1013904223u;
     return (long)((state >> 4) % (unsigned)end);
-}
-
-static int has_direct(void)
-{
-    char line[4096];
-    int found = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (fgets(line, sizeof line, maps)) found |= strstr(line, "margay-common") != NULL;
-    fclose(maps);
-    return found;
 }
 
 static void note(long at, long length)
