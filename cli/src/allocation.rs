@@ -106,6 +106,8 @@ pub fn apply(segments: &mut [RunOptions], allocation: Allocation) {
     };
     if let (None, Some(shell)) = (&first.remote_shell, allocation.shell) {
         first.remote_shell = Some(shell.to_owned());
+        // Batch systems promise theirs on the job's first host only.
+        first.start.tree_width.get_or_insert(0);
     }
     if are_free {
         first.host = Some(allocation.list);

@@ -4,11 +4,35 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
 
+use clap::Args;
 use margay_job_launch::hosts::is_this_machine;
 use margay_job_launch::hosts::names::{checked, expanded, parts};
 use margay_job_launch::plan::{Hosts, Job};
 use margay_job_launch::report::host_name;
 use margay_sys_os::cpu;
+
+/// How programs and agents come to other hosts.
+#[derive(Clone, Debug, Args)]
+pub struct StartOptions {
+    /// Begin with the hosts that have least to do: all are asked for their load first
+    #[arg(long = "least-loaded")]
+    pub least_loaded: bool,
+
+    /// Send the programs to the hosts, which need not have them: they are in memory there, and gone
+    /// with the job
+    #[arg(long, aliases = ["preload-binary"])]
+    pub stage: bool,
+
+    /// How many remote shells one host starts; those start the agents of further hosts, and so on;
+    /// 0: this host starts all [default: 32]
+    #[arg(
+        long = "tree-width",
+        value_name = "SHELLS",
+        env = "MARGAY_TREE_WIDTH",
+        hide_env_values = true
+    )]
+    pub tree_width: Option<usize>,
+}
 
 /// Hosts as the user listed them, with how many ranks each has places for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,6 +91,7 @@ impl HostList {
             encrypts: false,
             deals: false,
             stages: false,
+            width: 0,
         }
     }
 

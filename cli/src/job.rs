@@ -268,7 +268,7 @@ fn on_hosts(job: &mut Job, named: &mut Named, options: &mut RunOptions) -> Resul
             );
         }
         let mut hosts = list.hosts(per_host, shell, options.ports);
-        if options.least_loaded {
+        if options.start.least_loaded {
             if named.differ {
                 return Err(
                     "-least-loaded is for one list of hosts, and programs name several".into(),
@@ -284,7 +284,8 @@ fn on_hosts(job: &mut Job, named: &mut Named, options: &mut RunOptions) -> Resul
         let deals = |map: &Option<MapBy>| map.as_ref().is_some_and(|map| map.is_by_host);
         job.hosts = Some(Hosts {
             encrypts: options.encrypt,
-            stages: options.stage,
+            stages: options.start.stage,
+            width: options.start.tree_width.unwrap_or(Hosts::WIDTH),
             deals: maps.into_iter().any(deals),
             ..hosts
         });

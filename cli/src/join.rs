@@ -151,6 +151,8 @@ pub fn gather(name: &str, segments: &mut [RunOptions]) -> Result<Option<Joined>,
     let shell = format!("{path} pass {at}");
     for own in segments.iter_mut() {
         own.remote_shell = Some(shell.clone());
+        // Only this host hears of them.
+        own.start.tree_width = Some(0);
     }
     if let Some(first) = segments.first_mut() {
         first.host = Some(list);

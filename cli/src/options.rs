@@ -9,7 +9,7 @@ use clap::{ArgAction, Args, CommandFactory, Parser, ValueHint};
 use margay_job_launch::plan::{Gpus, OnDeadlock, StdinTo};
 use margay_svc_pfs_options::port_range;
 
-use crate::hosts::{HostList, host_file, hosts};
+use crate::hosts::{HostList, StartOptions, host_file, hosts};
 use crate::join::{AgentOptions, JoinOptions};
 use crate::mapping::{Bind, MapBy, bind, map_by};
 use crate::mesh_groups::Sort;
@@ -292,14 +292,9 @@ pub struct RunOptions {
     #[arg(long = "launcher-exec", aliases = ["bootstrap-exec"], env = "MARGAY_RSH", value_name = "COMMAND", hide_env_values = true)]
     pub remote_shell: Option<String>,
 
-    /// Begin with the hosts that have least to do: all are asked for their load first
-    #[arg(long = "least-loaded")]
-    pub least_loaded: bool,
-
-    /// Send the programs to the hosts, which need not have them: they are in memory there, and gone
-    /// with the job
-    #[arg(long, aliases = ["preload-binary"])]
-    pub stage: bool,
+    /// How programs and agents come to other hosts.
+    #[command(flatten)]
+    pub start: StartOptions,
 
     /// The network between hosts: tcp, or ofi, ofi:PROVIDER, ofi:PROVIDER:DOMAIN for libfabric
     /// [default: tcp]

@@ -140,6 +140,10 @@ pub fn on(list: Vec<(String, u32)>, shell: Option<&str>) -> Option<Hosts> {
             Some(words) => words.split_whitespace().map(OsString::from).collect(),
             None => Hosts::SHELL.map(OsString::from).to_vec(),
         },
+        width: match own.as_deref().or(shell) {
+            Some(words) if Some(words) == shell => 0,
+            _ => Hosts::WIDTH,
+        },
         ..Hosts::default()
     })
 }

@@ -84,6 +84,9 @@ pub struct Hosts {
     pub deals: bool,
     /// The programs are sent to the hosts, which need not have them.
     pub stages: bool,
+    /// How many remote shells a host starts, before others start more; 0: the launcher's host
+    /// starts all.
+    pub width: usize,
 }
 
 impl Hosts {
@@ -96,6 +99,9 @@ impl Hosts {
         "-o",
         "ConnectTimeout=10",
     ];
+
+    /// Remote shells that one host starts where the user says nothing.
+    pub const WIDTH: usize = 32;
 
     /// Returns the names of the hosts that have ranks, each once, and the number of the host of
     /// each rank. `counts` are the ranks of the programs.

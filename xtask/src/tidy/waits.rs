@@ -65,6 +65,10 @@ const PLACES: &[(&str, &str)] = &[
         "the agent of a host waits for its ranks' output, its guard and the relay: descriptors",
     ),
     (
+        "job/launch/src/hosts/branches.rs",
+        "registers descriptors; agent.rs waits for them",
+    ),
+    (
         "job/launch/src/hosts/connection.rs",
         "a remote shell that has closed its output ends: half a second at most",
     ),

@@ -20,11 +20,13 @@ use margay_sys_os::sockets::own_addresses;
 use margay_sys_shm::environment::ENV_PORT_RANGE;
 
 use super::asks::Asks;
-use super::local::{self, Input, Local, Output, Part};
+use super::branches::Branches;
+use super::local::{self, Input, Local, Output};
 use super::locations::decode_hosts;
 use super::mirror::{Ended, Reporter};
-use super::stage::Staged;
-use super::task::Task;
+use super::stage::{Source, Staged};
+use super::streams::{Taken, drain, read_output, read_part, write_input};
+use super::task::{Task, list, word};
 use super::wire::{self, Broken, Incoming, MAGIC, Reader, Writer, kind};
 use crate::guard::{Command, Event};
 use crate::plan::LaunchError;
@@ -64,6 +66,7 @@ pub fn serve() -> io::Result<()> {
         reporter: Reporter::default(),
         // Without it the ranks run, and cannot ask.
         asks: Asks::new().ok(),
+        branches: Branches::default(),
     };
     agent.run();
     Ok(())
@@ -97,6 +100,8 @@ struct Agent {
     reporter: Reporter,
     /// What the ranks ask of the launcher's host.
     asks: Option<Asks>,
+    /// The hosts that the relay reaches through this one.
+    branches: Branches,
 }
 
 #[derive(Default)]
@@ -111,7 +116,10 @@ impl Agent {
     fn run(&mut self) {
         let mut poll = PollSet::default();
         loop {
-            if matches!(self.stage, Stage::Empty) && self.queue.is_empty() {
+            if matches!(self.stage, Stage::Empty)
+                && self.queue.is_empty()
+                && self.branches.is_empty()
+            {
                 return;
             }
             let now = Instant::now();
@@ -125,12 +133,14 @@ impl Agent {
                 .then(|| poll.add_readable(self.input.as_fd()));
             let write = (!self.queue.is_empty()).then(|| poll.add_writable(self.output.as_fd()));
             let places = self.register(&mut poll);
+            let branches = self.branches.register(&mut poll);
             for descriptor in self.asks.iter().flat_map(Asks::descriptors) {
                 poll.add_readable(descriptor);
             }
             let silence = self.heard + Duration::from_millis(wire::SILENCE_MS);
             let beat = self.said.min(self.reported) + Duration::from_millis(wire::BEAT_MS);
             let next = self.leave_by.unwrap_or(silence.min(beat));
+            let next = self.branches.next_look().map_or(next, |at| at.min(next));
             if poll
                 .wait(Some(next.saturating_duration_since(now)))
                 .is_err()
@@ -142,6 +152,9 @@ impl Agent {
             }
             self.pass_on(&poll, &places);
             self.pass_questions_on();
+            let mut said = Vec::new();
+            self.branches.turn(&poll, &branches, &mut said);
+            self.say_all(&said);
             self.tick();
             if write.is_some_and(|at| poll.ready(at).writable) || !self.queue.is_empty() {
                 self.write();
@@ -175,6 +188,13 @@ impl Agent {
         if self.leave_by.is_none() {
             self.queue.extend_from_slice(message);
             self.said = Instant::now();
+        }
+    }
+
+    /// As [`Agent::say`], of messages, perhaps none.
+    fn say_all(&mut self, messages: &[u8]) {
+        if !messages.is_empty() {
+            self.say(messages);
         }
     }
 
@@ -274,6 +294,28 @@ impl Agent {
                     Ended::decode(body)?.enter(&local.segment);
                 }
             }
+            _ => self.obey_of_branch(kind, from)?,
+        }
+        Ok(())
+    }
+
+    /// Does what the relay says of a host that it reaches through this one.
+    fn obey_of_branch(&mut self, kind: u8, mut from: Reader<'_>) -> Result<(), Broken> {
+        match kind {
+            kind::START => {
+                let (number, host) = (from.number()?, from.text()?);
+                let words = list(&mut from, word)?;
+                if let Some(said) = self.branches.start(number, &host, &words) {
+                    self.say(&said);
+                }
+            }
+            kind::DOWN => self.branches.take(from.number()?, from.bytes()?),
+            kind::CUT => self.branches.cut(from.number()?),
+            kind::PASS_ON => {
+                let number = from.number()?;
+                self.branches
+                    .pass_on(number, list(&mut from, |from| from.number())?);
+            }
             _ => {}
         }
         Ok(())
@@ -284,9 +326,7 @@ impl Agent {
         if let Some(asks) = &mut self.asks {
             asks.turn(&mut said);
         }
-        if !said.is_empty() {
-            self.say(&said);
-        }
+        self.say_all(&said);
     }
 
     /// Takes the launcher's place in the system as far as the ranks see it, and listens.
@@ -321,8 +361,9 @@ impl Agent {
             Err(error) => return self.fail(&error),
         };
         let has_ranks = |program: usize| task.ranks.iter().any(|own| own.program == program);
+        let passes_on = !self.branches.is_empty();
         let comes = |(program, &length): (usize, &u64)| {
-            let comes = length > 0 && has_ranks(program);
+            let comes = length > 0 && (passes_on || has_ranks(program));
             comes.then(|| Staged::new(length)).transpose()
         };
         match task.staged.iter().enumerate().map(comes).collect() {
@@ -344,7 +385,15 @@ impl Agent {
         match added.transpose() {
             Ok(Some(Some(path))) => {
                 *coming = None;
+                let passed_on = (!self.branches.is_empty()).then(|| path.clone());
                 task.job.programs[program].file = Some(path);
+                match passed_on
+                    .map(|path| Source::open(program, path))
+                    .transpose()
+                {
+                    Ok(source) => source.into_iter().for_each(|own| self.branches.add(own)),
+                    Err(error) => return self.fail(&error),
+                }
                 self.get_ready();
             }
             Ok(_) => {}
@@ -394,7 +443,8 @@ impl Agent {
         match std::mem::replace(&mut self.stage, Stage::New) {
             Stage::Ready(task, listeners) => {
                 let agent = self.asks.as_ref().map(|asks| &asks.name[..]);
-                match local::start(&task, listeners, (hosts, locations), agent) {
+                let branches = &mut self.branches;
+                match local::start(&task, listeners, (hosts, locations), agent, branches) {
                     Ok(local) => {
                         for line in &local.lines {
                             let mut said = Writer::new(kind::SAID);
@@ -428,6 +478,7 @@ impl Agent {
     fn leave(&mut self) {
         if self.leave_by.is_none() {
             self.kill();
+            self.branches.cut_all();
             self.queue.clear();
             if let Stage::Running(_, local) = &mut self.stage {
                 for output in &mut local.outputs {
@@ -543,7 +594,7 @@ impl Agent {
             }
             if !is_there && !local.is_empty {
                 // The guard was killed: its children are ours now.
-                process::kill_descendants(&[], KILL_LIMIT);
+                process::kill_descendants(&self.branches.shells(), KILL_LIMIT);
                 let text = "the guard of its ranks was killed; the job has been ended";
                 failed = Some(LaunchError {
                     message: text.into(),
@@ -568,9 +619,7 @@ impl Agent {
             let is_recorded = local.part.as_ref().is_none_or(|part| part.pipe.is_none());
             is_over = is_recorded && local.outputs.iter().all(|o| o.pipe.is_none());
         }
-        if !said.is_empty() {
-            self.say(&said);
-        }
+        self.say_all(&said);
         if let Some(error) = failed {
             self.fail(&error);
         }
@@ -593,104 +642,4 @@ fn cannot_stage(error: &io::Error) -> LaunchError {
     LaunchError::system(format!(
         "-stage: cannot keep the program in memory: {error}; copy it to the host and leave -stage out"
     ))
-}
-
-/// What [`read_output`] has read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taken {
-    /// Something; there may be more.
-    Some,
-    /// Nothing: there is no more now.
-    Nothing,
-    /// Nothing: the relay takes no more now.
-    NoRoom,
-}
-
-/// Sends the last words of a rank that has ended, and then says that they were all.
-fn drain(output: &mut Output, said: &mut Vec<u8>) {
-    if !output.drains {
-        return;
-    }
-    let last = loop {
-        match read_output(output, said, false) {
-            Taken::Some => {}
-            other => break other,
-        }
-    };
-    if last == Taken::Nothing {
-        output.drains = false;
-        said.extend(Writer::new(kind::DRAINED).number(output.stream).done());
-    }
-}
-
-/// Reads what a stream has and the relay takes; `is_last`: nobody writes any more.
-fn read_output(output: &mut Output, said: &mut Vec<u8>, is_last: bool) -> Taken {
-    let Some(mut pipe) = output.pipe.as_ref() else {
-        return Taken::Nothing;
-    };
-    let most = output.window.min(READ_BYTES);
-    if most == 0 {
-        return Taken::NoRoom;
-    }
-    let mut bytes = vec![0; most];
-    let read = match pipe.read(&mut bytes) {
-        Ok(n) => n,
-        Err(error) if error.kind() == ErrorKind::Interrupted => return Taken::Some,
-        Err(error) if error.kind() == ErrorKind::WouldBlock && !is_last => return Taken::Nothing,
-        Err(_) => 0,
-    };
-    output.window -= read;
-    if read == 0 {
-        output.pipe = None;
-    }
-    let mut message = Writer::new(kind::OUTPUT);
-    message.number(output.stream).bytes(&bytes[..read]);
-    said.extend(message.done());
-    match read {
-        0 => Taken::Nothing,
-        _ => Taken::Some,
-    }
-}
-
-/// Reads what the recorder has written and the relay takes.
-fn read_part(part: &mut Part, said: &mut Vec<u8>) {
-    let Some(mut pipe) = part.pipe.as_ref() else {
-        return;
-    };
-    let mut bytes = vec![0; part.window.min(READ_BYTES)];
-    match pipe.read(&mut bytes) {
-        Ok(0) => part.pipe = None,
-        Ok(n) => {
-            part.window -= n;
-            said.extend(Writer::new(kind::PART).bytes(&bytes[..n]).done());
-        }
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-        Err(_) => part.pipe = None,
-    }
-}
-
-/// Writes what a rank takes of its input, and gives the relay room for as much.
-fn write_input(input: &mut Input, writable: bool, said: &mut Vec<u8>) {
-    let mut taken = 0;
-    if let Some(mut pipe) = input.pipe.as_ref().filter(|_| writable) {
-        match pipe.write(&input.waiting) {
-            Ok(n) => taken = n,
-            Err(error)
-                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            // The rank has closed it or is gone.
-            Err(_) => input.pipe = None,
-        }
-    }
-    if input.pipe.is_none() {
-        taken = input.waiting.len();
-    }
-    if taken > 0 {
-        input.waiting.drain(..taken);
-        let mut credit = Writer::new(kind::CREDIT);
-        credit.number(input.rank.into()).number(taken as u64);
-        said.extend(credit.done());
-    }
-    if input.is_over && input.waiting.is_empty() {
-        input.pipe = None;
-    }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
 
 use super::stage::Sending;
-use super::wire::{self, Broken, Incoming};
+use super::wire::{self, Broken, Incoming, Writer, kind};
 
 const READ_BYTES: usize = 64 << 10;
 /// What is kept of what a remote shell says, on standard error and on its output.
@@ -48,6 +48,36 @@ pub(super) enum Stage {
     Gone,
 }
 
+/// How the relay reaches an agent.
+enum Line {
+    /// By a remote shell of its own.
+    Shell(Shell),
+    /// Through an agent that has the remote shell.
+    Through(Through),
+}
+
+struct Shell {
+    child: Child,
+    input: Option<File>,
+    output: Option<File>,
+    errors: Option<File>,
+}
+
+struct Through {
+    /// The host of that agent, and the number of this host.
+    parent: usize,
+    number: u64,
+    /// Bytes on the way that that agent has not passed on.
+    under_way: usize,
+    /// The programs that it is to pass on, until it knows.
+    programs: Vec<u64>,
+    /// What it still has to do: nothing, or close the input, or kill the remote shell.
+    is_closed: bool,
+    is_cut: bool,
+    /// What the remote shell ended with.
+    code: Option<i32>,
+}
+
 /// One agent, as the relay sees it.
 pub(super) struct Connection {
     /// As the user named it.
@@ -60,10 +90,9 @@ pub(super) struct Connection {
     pub(super) cores: u64,
     pub(super) ports: Vec<u16>,
     pub(super) heard: Instant,
-    child: Child,
-    input: Option<File>,
-    output: Option<File>,
-    errors: Option<File>,
+    /// When it has said that it is there.
+    pub(super) greeted: Option<Instant>,
+    line: Line,
     said: Said,
     incoming: Incoming,
     queue: Vec<u8>,
@@ -89,6 +118,7 @@ pub(super) enum Heard {
 }
 
 impl Connection {
+    /// The agent that a remote shell starts.
     pub(super) fn new(host: String, mut child: Child, sending: Sending) -> io::Result<Connection> {
         let own = |fd: OwnedFd| -> io::Result<File> {
             set_nonblocking(fd.as_fd())?;
@@ -96,7 +126,36 @@ impl Connection {
         };
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let errors = child.stderr.take();
-        Ok(Connection {
+        let shell = Shell {
+            input: input.map(|fd| own(fd.into())).transpose()?,
+            output: output.map(|fd| own(fd.into())).transpose()?,
+            errors: errors.map(|fd| own(fd.into())).transpose()?,
+            child,
+        };
+        Ok(Connection::by(Line::Shell(shell), host, sending))
+    }
+
+    /// The agent that the one of the host `parent` starts as its number `number`, and sends these
+    /// programs to.
+    pub(super) fn through(
+        parent: usize,
+        (number, host): (usize, String),
+        programs: Vec<u64>,
+    ) -> Connection {
+        let through = Through {
+            parent,
+            number: number as u64,
+            under_way: 0,
+            programs,
+            is_closed: false,
+            is_cut: false,
+            code: None,
+        };
+        Connection::by(Line::Through(through), host, Sending::default())
+    }
+
+    fn by(line: Line, host: String, sending: Sending) -> Connection {
+        Connection {
             name: host.clone(),
             host,
             stage: Stage::Starting,
@@ -104,15 +163,21 @@ impl Connection {
             cores: 0,
             ports: Vec::new(),
             heard: Instant::now(),
-            input: input.map(|fd| own(fd.into())).transpose()?,
-            output: output.map(|fd| own(fd.into())).transpose()?,
-            errors: errors.map(|fd| own(fd.into())).transpose()?,
-            child,
+            greeted: None,
+            line,
             said: Said::default(),
             incoming: Incoming::default(),
             queue: Vec::new(),
             sending,
-        })
+        }
+    }
+
+    /// The host whose agent has the remote shell, if it is not the relay.
+    pub(super) fn parent(&self) -> Option<usize> {
+        match &self.line {
+            Line::Through(through) => Some(through.parent),
+            Line::Shell(_) => None,
+        }
     }
 
     pub(super) fn is_there(&self) -> bool {
@@ -142,7 +207,10 @@ impl Connection {
     }
 
     pub(super) fn register(&self, poll: &mut PollSet) -> Places {
-        let (input, output, errors) = (&self.input, &self.output, &self.errors);
+        let Line::Shell(shell) = &self.line else {
+            return Places::default();
+        };
+        let (input, output, errors) = (&shell.input, &shell.output, &shell.errors);
         let input = input.as_ref().filter(|_| !self.queue.is_empty());
         Places {
             input: input.map(|file| poll.add_writable(file.as_fd())),
@@ -165,8 +233,73 @@ impl Connection {
         Heard::Messages(Vec::new())
     }
 
+    /// The next message for the agent that has its remote shell.
+    pub(super) fn next_down(&mut self) -> Option<Vec<u8>> {
+        let Line::Through(through) = &mut self.line else {
+            return None;
+        };
+        let number = through.number;
+        if std::mem::take(&mut through.is_cut) {
+            return Some(Writer::new(kind::CUT).number(number).done());
+        }
+        // Whole messages, between which that agent puts those of its own. One may be longer than
+        // what may be under way.
+        let room = wire::DOWN_WINDOW.saturating_sub(through.under_way);
+        let mut bytes = wire::whole(&self.queue, room.min(READ_BYTES));
+        if bytes == 0 && through.under_way == 0 {
+            bytes = wire::first(&self.queue);
+        }
+        if bytes > 0 {
+            through.under_way += bytes;
+            let down = (Writer::new(kind::DOWN).number(number))
+                .bytes(&self.queue[..bytes])
+                .done();
+            self.queue.drain(..bytes);
+            return Some(down);
+        }
+        // Behind its task.
+        if !through.programs.is_empty() && self.queue.is_empty() {
+            let mut message = Writer::new(kind::PASS_ON);
+            let programs = std::mem::take(&mut through.programs);
+            message.number(number).number(programs.len() as u64);
+            for program in programs {
+                message.number(program);
+            }
+            return Some(message.done());
+        }
+        let closes = std::mem::take(&mut through.is_closed);
+        closes.then(|| Writer::new(kind::DOWN).number(number).bytes(&[]).done())
+    }
+
+    /// The agent that has its remote shell has passed bytes on.
+    pub(super) fn add_room(&mut self, bytes: usize) {
+        if let Line::Through(through) = &mut self.line {
+            through.under_way = through.under_way.saturating_sub(bytes);
+        }
+    }
+
+    /// Its remote shell has ended, says the agent that has it.
+    pub(super) fn end(&mut self, ended: Option<i32>) -> Heard {
+        if let Line::Through(through) = &mut self.line {
+            through.code = ended;
+        }
+        Heard::End
+    }
+
+    /// Takes what the agent that has its remote shell passes on.
+    pub(super) fn arrive(&mut self, is_error: bool, bytes: &[u8]) -> Heard {
+        if is_error {
+            keep(&mut self.said.complaint, bytes);
+            return Heard::Messages(Vec::new());
+        }
+        self.understand(bytes)
+    }
+
     fn write(&mut self) {
-        let Some(mut input) = self.input.as_ref() else {
+        let Line::Shell(shell) = &mut self.line else {
+            return;
+        };
+        let Some(mut input) = shell.input.as_ref() else {
             return;
         };
         match input.write(&self.queue) {
@@ -178,42 +311,52 @@ impl Connection {
     }
 
     fn read_errors(&mut self) {
+        let Line::Shell(shell) = &mut self.line else {
+            return;
+        };
         let mut bytes = [0; 1024];
-        let Some(mut errors) = self.errors.as_ref() else {
+        let Some(mut errors) = shell.errors.as_ref() else {
             return;
         };
         match errors.read(&mut bytes) {
-            Ok(0) => self.errors = None,
+            Ok(0) => shell.errors = None,
             Ok(n) => {
                 keep(&mut self.said.complaint, &bytes[..n]);
             }
             Err(error) if is_later(&error) => {}
-            Err(_) => self.errors = None,
+            Err(_) => shell.errors = None,
         }
     }
 
     fn read(&mut self) -> Heard {
+        let Line::Shell(shell) = &self.line else {
+            return Heard::End;
+        };
         let mut bytes = vec![0; READ_BYTES];
-        let Some(mut output) = self.output.as_ref() else {
+        let Some(mut output) = shell.output.as_ref() else {
             return Heard::End;
         };
         match output.read(&mut bytes) {
-            Ok(0) => return Heard::End,
-            Ok(n) => {
-                if self.stage == Stage::Starting {
-                    keep(&mut self.said.preface, &bytes[..n]);
-                }
-                self.incoming.add(&bytes[..n]);
-            }
-            Err(error) if is_later(&error) => return Heard::Messages(Vec::new()),
-            Err(_) => return Heard::End,
+            Ok(0) => Heard::End,
+            Ok(n) => self.understand(&bytes[..n]),
+            Err(error) if is_later(&error) => Heard::Messages(Vec::new()),
+            Err(_) => Heard::End,
         }
+    }
+
+    /// The messages that are whole with these bytes.
+    fn understand(&mut self, bytes: &[u8]) -> Heard {
+        if self.stage == Stage::Starting {
+            keep(&mut self.said.preface, bytes);
+        }
+        self.incoming.add(bytes);
         self.heard = Instant::now();
         if self.stage == Stage::Starting {
             if !self.incoming.skip_to_magic() {
                 return Heard::Messages(Vec::new());
             }
             self.stage = Stage::Greeted;
+            self.greeted = Some(self.heard);
         }
         let mut messages = Vec::new();
         loop {
@@ -228,32 +371,49 @@ impl Connection {
     /// Gives it up: its host ends what is left there when it hears nothing any more.
     pub(super) fn give_up(&mut self) {
         self.stage = Stage::Gone;
-        self.input = None;
-        self.output = None;
-        let _ = self.child.kill();
+        match &mut self.line {
+            Line::Shell(shell) => {
+                shell.input = None;
+                shell.output = None;
+                let _ = shell.child.kill();
+            }
+            Line::Through(through) => {
+                self.queue.clear();
+                through.programs.clear();
+                through.is_cut = true;
+            }
+        }
     }
 
-    /// The process of its remote shell.
-    pub(super) fn shell(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Reaps the remote shell, which has ended.
-    pub(super) fn reap(&mut self) {
-        let _ = self.child.try_wait();
+    /// Whether that process is its remote shell, which is reaped if it has ended.
+    pub(super) fn reap(&mut self, pid: u32) -> bool {
+        match &mut self.line {
+            Line::Shell(shell) if shell.child.id() == pid => {
+                let _ = shell.child.try_wait();
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Says nothing more to it.
     pub(super) fn close(&mut self) {
-        self.input = None;
+        match &mut self.line {
+            Line::Shell(shell) => shell.input = None,
+            Line::Through(through) => through.is_closed = true,
+        }
     }
 
-    /// Why the connection has ended, as far as the remote shell tells.
-    pub(super) fn why_it_ended(&mut self) -> String {
+    /// The code that its remote shell ended with, and the rest of what that has said.
+    fn ended_with(&mut self) -> Option<i32> {
+        let shell = match &mut self.line {
+            Line::Through(through) => return through.code,
+            Line::Shell(shell) => shell,
+        };
         // The remote shell has closed its output, and ends.
         let until = Instant::now() + Duration::from_millis(500);
         let status = loop {
-            match self.child.try_wait() {
+            match shell.child.try_wait() {
                 Ok(Some(status)) => break Some(status),
                 Ok(None) if Instant::now() < until => {
                     let mut poll = PollSet::default();
@@ -262,13 +422,19 @@ impl Connection {
                 _ => break None,
             }
         };
-        while self.errors.is_some() {
+        loop {
             let before = self.said.complaint.len();
             self.read_errors();
             if self.said.complaint.len() == before {
                 break;
             }
         }
+        status.and_then(|status| status.code())
+    }
+
+    /// Why the connection has ended, as far as the remote shell tells.
+    pub(super) fn why_it_ended(&mut self) -> String {
+        let code = self.ended_with();
         let mut said = String::from_utf8_lossy(&self.said.complaint).into_owned();
         if self.stage == Stage::Starting {
             said.push('\n');
@@ -282,7 +448,7 @@ impl Connection {
             .filter(|l| !l.is_empty())
             .collect();
         let said = said.join("; ");
-        match (self.stage, status.and_then(|s| s.code())) {
+        match (self.stage, code) {
             (Stage::Starting, Some(127)) => format!(
                 "host {}: Margay is not there ({said}); install it at the same path on all hosts",
                 self.host

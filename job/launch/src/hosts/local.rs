@@ -15,6 +15,7 @@ use margay_sys_os::signal::SignalSet;
 use margay_sys_os::{clock, cpu, sockets};
 use margay_sys_shm::segment::Segment;
 
+use super::branches::Branches;
 use super::task::Task;
 use super::wire;
 use crate::binding::{Lease, place};
@@ -99,12 +100,13 @@ pub(super) fn listeners(task: &Task) -> Result<Vec<TcpListener>, LaunchError> {
 }
 
 /// Starts the ranks. `listeners` are theirs; `all` are the hosts and the locations of all ranks;
-/// `agent` is the socket at which the ranks reach the agent.
+/// `agent` is the socket at which the ranks reach the agent, whose branches are not the guard's.
 pub(super) fn start(
     task: &Task,
     listeners: Vec<TcpListener>,
     (hosts, locations): (&[Host], &[Location]),
     agent: Option<&str>,
+    branches: &mut Branches,
 ) -> Result<Local, LaunchError> {
     let job = &task.job;
     let ranks = task.all.len() as u32;
@@ -203,12 +205,10 @@ pub(super) fn start(
     };
     let part = job.recording.as_ref();
     let part = part.map(|recording| Part::start(recording, &segment));
-    let ours = (outputs, inputs, part.transpose()?);
-    let (guard, (outputs, inputs, part)) = guard::start(plan, &segment, ours).map_err(|e| {
-        LaunchError::system(format!(
-            "cannot start the guard: {e}; it needs /proc and one more process (ulimit -u)"
-        ))
-    })?;
+    let ours = (outputs, inputs, part.transpose()?, std::mem::take(branches));
+    let started = guard::start(plan, &segment, ours).map_err(|error| no_guard(&error));
+    let (guard, (outputs, inputs, part, lent)) = started?;
+    *branches = lent;
     Ok(Local {
         segment,
         guard,
@@ -219,6 +219,12 @@ pub(super) fn start(
         part,
         _leases: placement.leases,
     })
+}
+
+fn no_guard(error: &io::Error) -> LaunchError {
+    LaunchError::system(format!(
+        "cannot start the guard: {error}; it needs /proc and one more process (ulimit -u)"
+    ))
 }
 
 /// Refuses more ranks than cores where the user wants that.

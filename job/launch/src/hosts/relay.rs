@@ -6,11 +6,13 @@
 //! launcher or one of them is gone.
 
 mod answers;
+mod branches;
 mod losses;
 mod parts;
 mod plan;
 
 use answers::Answers;
+use branches::Starts;
 use losses::LostLink;
 use parts::Parts;
 pub(crate) use plan::Plan;
@@ -34,14 +36,14 @@ use margay_sys_shm::segment::Segment;
 use super::connection::{Connection, Heard, Stage};
 use super::locations::encode_hosts;
 use super::mirror::{Ended, Mirror};
-use super::shell;
-use super::stage::Sending;
 use super::wire::{self, Reader, Writer, kind};
 use crate::guard::{COMMAND_BYTES, Command, Event, Guard, command_of, encode};
 use crate::sinks::RankOutput;
 
 /// A remote shell has this much time to start its agent.
 const START_LIMIT: Duration = Duration::from_secs(30);
+const BEAT: Duration = Duration::from_millis(wire::BEAT_MS);
+const SILENCE: Duration = Duration::from_millis(wire::SILENCE_MS);
 /// Agents that were ordered to kill everything have this much time to say that nothing is left.
 const KILL_LIMIT: Duration = Duration::from_secs(4);
 const READ_BYTES: usize = 64 << 10;
@@ -105,6 +107,8 @@ struct Input {
 // the ranks, and how far the job is.
 struct Relay {
     launcher: UnixStream,
+    /// How the agents are started.
+    starts: Starts,
     hosts: Vec<Connection>,
     /// What the ranks of each host do.
     mirrors: Vec<Mirror>,
@@ -138,7 +142,7 @@ impl Relay {
         segment: &Arc<Segment>,
         launcher: UnixStream,
     ) -> Result<Relay, (UnixStream, io::Error)> {
-        let parts = (plan.parts.as_ref()).map(|pipe| Parts::new(pipe, plan.names.len()));
+        let parts = (plan.parts.as_ref()).map(|pipe| Parts::new(pipe, plan.starts.names.len()));
         let ends = Relay::ends(&plan, inputs, outputs);
         match ends.and_then(|ends| Ok((ends, parts.transpose()?))) {
             Ok(((hosts, inputs, outputs), parts)) => Ok(Relay {
@@ -146,7 +150,9 @@ impl Relay {
                 parts,
                 mirrors: hosts.iter().map(|_| Mirror::default()).collect(),
                 hosts,
+                is_tolerant: (plan.starts.tasks.iter()).any(|task| task.job.continue_on_failure),
                 host_of: plan.host_of,
+                starts: plan.starts,
                 outputs,
                 inputs,
                 answers: Answers::new(plan.reach),
@@ -154,7 +160,6 @@ impl Relay {
                 began: Instant::now(),
                 said: Instant::now(),
                 is_running: false,
-                is_tolerant: (plan.tasks.iter()).any(|task| task.job.continue_on_failure),
                 kill_by: None,
                 lost: Vec::new(),
                 is_empty: false,
@@ -170,21 +175,7 @@ impl Relay {
         inputs: Vec<Option<Arc<OwnedFd>>>,
         outputs: Vec<RankOutput>,
     ) -> io::Result<(Vec<Connection>, Vec<Input>, HashMap<u64, Output>)> {
-        let mut hosts = Vec::new();
-        for (name, task) in plan.names.iter().zip(&plan.tasks) {
-            let shell = (!shell::is_here(name)).then_some(&plan.shell[..]);
-            let child = shell::start(name, shell).map_err(|error| {
-                let word = plan.shell.first().map(|w| w.to_string_lossy().into_owned());
-                let word = word.unwrap_or_default();
-                io::Error::other(format!(
-                    "host {name}: cannot run '{word}': {error}; install it, or name another remote shell with -launcher-exec"
-                ))
-            })?;
-            let sending = Sending::new(plan.programs_of(task));
-            let mut host = Connection::new(name.clone(), child, sending)?;
-            host.say(&task.encode());
-            hosts.push(host);
-        }
+        let hosts = plan.starts.open_all()?;
         let host_of = |rank: u32| plan.host_of[rank as usize] as usize;
         let mut sources = Vec::new();
         for ((rank, input), has_input) in (0..).zip(inputs).zip(&plan.has_input) {
@@ -202,7 +193,7 @@ impl Relay {
                 window: wire::WINDOW,
             });
         }
-        let merges = plan.tasks.first().is_some_and(|task| task.merges);
+        let merges = plan.starts.tasks.first().is_some_and(|task| task.merges);
         let mut streams = HashMap::new();
         for (rank, [output, error]) in (0..).zip(outputs) {
             let both = [(false, Some(output)), (true, (!merges).then_some(error))];
@@ -226,6 +217,7 @@ impl Relay {
         let mut poll = PollSet::default();
         while !self.is_over {
             self.send_programs();
+            self.pass_down();
             poll.clear();
             let launcher = poll.add_readable(self.launcher.as_fd());
             let hosts: Vec<_> = self.hosts.iter().map(|h| h.register(&mut poll)).collect();
@@ -276,7 +268,7 @@ impl Relay {
     }
 
     fn time_to_wait(&self) -> Duration {
-        let beat = self.said + Duration::from_millis(wire::BEAT_MS);
+        let beat = self.said + BEAT;
         let next = self.kill_by.map_or(beat, |at| at.min(beat));
         next.saturating_duration_since(Instant::now())
     }
@@ -333,21 +325,30 @@ impl Relay {
         while self.hosts.iter().any(|h| h.stage < Stage::Draining)
             && self.kill_by.is_some_and(|at| Instant::now() < at)
         {
+            self.pass_down();
             poll.clear();
             let places: Vec<_> = self.hosts.iter().map(|h| h.register(&mut poll)).collect();
             let _ = poll.wait(Some(Duration::from_millis(200)));
             for (at, places) in places.into_iter().enumerate() {
                 let heard = self.hosts[at].turn(&poll, places);
-                let host = &mut self.hosts[at];
-                match heard {
-                    Heard::Messages(messages) => {
-                        let is_end = |kind: u8| kind == kind::NONE_LEFT || kind == kind::EMPTY;
-                        if messages.iter().any(|(kind, _)| is_end(*kind)) {
-                            host.stage = Stage::Draining;
-                        }
-                    }
-                    _ => host.give_up(),
+                self.hear_of_the_end(at, heard);
+            }
+        }
+    }
+
+    /// Sees whether anything is left on a host, and nothing else.
+    fn hear_of_the_end(&mut self, at: usize, heard: Heard) {
+        let Heard::Messages(messages) = heard else {
+            return self.hosts[at].give_up();
+        };
+        for (kind, body) in messages {
+            match self.passed_up(at, kind, &body) {
+                Ok(Some((child, heard))) => self.hear_of_the_end(child, heard),
+                Ok(None) if kind == kind::NONE_LEFT || kind == kind::EMPTY => {
+                    self.hosts[at].stage = Stage::Draining;
                 }
+                Ok(None) => {}
+                Err(_) => self.hosts[at].give_up(),
             }
         }
     }
@@ -358,6 +359,7 @@ impl Relay {
             Heard::End if self.hosts[at].stage >= Stage::Empty => {
                 return self.hosts[at].give_up();
             }
+            Heard::End if self.start_from_here(at) => return,
             Heard::End => {
                 let text = self.hosts[at].why_it_ended();
                 return self.lose(at, text);
@@ -471,13 +473,27 @@ impl Relay {
             kind::HUNG_UP => self.answers.end((at, from.number()?)),
             kind::EMPTY => {
                 self.answers.end_of_host(at);
-                let host = &mut self.hosts[at];
-                host.stage = Stage::Empty;
-                host.close();
+                self.hosts[at].stage = Stage::Empty;
+                self.close_if_all_is_over(at);
             }
-            _ => {}
+            _ => {
+                if let Some((child, heard)) = self.passed_up(at, kind, body)? {
+                    self.hear(child, heard);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Says nothing more to an agent that has nothing of the job, nor has any behind it.
+    fn close_if_all_is_over(&mut self, at: usize) {
+        let is_over = |at: usize| self.hosts[at].stage >= Stage::Empty;
+        if is_over(at) && self.behind(at).into_iter().all(is_over) {
+            self.hosts[at].close();
+        }
+        if let Some(parent) = self.hosts[at].parent() {
+            self.close_if_all_is_over(parent);
+        }
     }
 
     fn send_programs(&mut self) {
@@ -598,17 +614,15 @@ impl Relay {
     /// Reaps launchers of spawned jobs, which are orphans, and remote shells that have ended.
     fn reap(&mut self) {
         while let Some(pid) = process::unreaped_child() {
-            let shell = self.hosts.iter_mut().find(|host| host.shell() == pid);
-            match shell {
-                Some(host) => host.reap(),
-                None => drop(process::reap_one(pid)),
+            if !self.hosts.iter_mut().any(|host| host.reap(pid)) {
+                let _ = process::reap_one(pid);
             }
         }
     }
 
     fn tick(&mut self) {
         let now = Instant::now();
-        if now >= self.said + Duration::from_millis(wire::BEAT_MS) {
+        if now >= self.said + BEAT {
             self.said = now;
             let beat = Writer::new(kind::BEAT).done();
             self.tell_all(&beat);
@@ -617,12 +631,15 @@ impl Relay {
             }
             self.reap();
         }
+        self.start_what_takes_long();
         for at in 0..self.hosts.len() {
             let host = &self.hosts[at];
             let limit = match host.stage {
                 Stage::Starting => START_LIMIT,
                 Stage::Empty | Stage::Gone => continue,
-                _ => Duration::from_millis(wire::SILENCE_MS),
+                // The one through which it is heard is judged first.
+                _ if host.parent().is_some() => 2 * BEAT + SILENCE,
+                _ => SILENCE,
             };
             if now >= host.heard.max(self.began) + limit {
                 let text = host.why_it_is_silent();

@@ -52,6 +52,10 @@ impl Source {
             length,
         })
     }
+
+    pub(super) fn number(&self) -> u64 {
+        self.program
+    }
 }
 
 /// What one agent still has to get.
@@ -68,6 +72,14 @@ impl Sending {
             left: sources,
             sent: 0,
         }
+    }
+
+    pub(super) fn add(&mut self, source: Source) {
+        self.left.push(source);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.left.is_empty()
     }
 
     /// The next piece, when no more than `waiting` bytes wait for the agent; none when there is no

@@ -144,7 +144,7 @@ fn layout(from: &mut Reader<'_>) -> Result<Layout, Broken> {
     })
 }
 
-fn list<T>(
+pub(super) fn list<T>(
     reader: &mut Reader<'_>,
     mut one: impl FnMut(&mut Reader<'_>) -> Result<T, Broken>,
 ) -> Result<Vec<T>, Broken> {
@@ -153,7 +153,7 @@ fn list<T>(
     (0..len).map(|_| one(reader)).collect()
 }
 
-fn word(reader: &mut Reader<'_>) -> Result<OsString, Broken> {
+pub(super) fn word(reader: &mut Reader<'_>) -> Result<OsString, Broken> {
     Ok(OsString::from_vec(reader.bytes()?.to_vec()))
 }
 

@@ -7,11 +7,13 @@
 use std::io;
 
 /// What an agent says first, with the protocol's version.
-pub const MAGIC: &[u8] = b"\nmargay-agent 4\n";
+pub const MAGIC: &[u8] = b"\nmargay-agent 5\n";
 /// Longest message in bytes: an environment, and the ports of all ranks.
 pub const LONGEST: usize = 16 << 20;
 /// Bytes of one stream that may be under way: the reader gives them back as it passes them on.
 pub const WINDOW: usize = 128 << 10;
+/// Bytes for a host that may be under way to the agent that has started the one there.
+pub const DOWN_WINDOW: usize = 1 << 20;
 /// As [`WINDOW`], of what a host's recorder writes.
 pub const PART_WINDOW: usize = 1 << 20;
 /// The number of that stream.
@@ -69,6 +71,22 @@ pub mod kind {
     pub const PART: u8 = 22;
     /// To the agent: the relay's clock; from the agent: the same, and its own.
     pub const CLOCK: u8 = 23;
+    /// To the agent: number of another host, its name, the words of the remote shell by which the
+    /// agent starts one there.
+    pub const START: u8 = 24;
+    /// To the agent: number of such a host, bytes for it; none are the end.
+    pub const DOWN: u8 = 25;
+    /// From the agent: number of such a host, 1 for standard error, bytes from it.
+    pub const UP: u8 = 26;
+    /// From the agent: number of such a host, bytes that have been passed on.
+    pub const ROOM: u8 = 27;
+    /// To the agent: number of such a host, and of the programs that it is sent.
+    pub const PASS_ON: u8 = 28;
+    /// To the agent: number of such a host; its remote shell is killed.
+    pub const CUT: u8 = 29;
+    /// From the agent: number of such a host; its remote shell has ended with a code less 1, or by
+    /// a signal.
+    pub const SHELL_ENDED: u8 = 30;
 }
 
 /// Writes messages.
@@ -214,6 +232,28 @@ impl Incoming {
     }
 }
 
+/// Bytes of the first of these messages, which are whole.
+#[must_use]
+pub fn first(messages: &[u8]) -> usize {
+    match messages.first_chunk::<4>() {
+        Some(&len) => 5 + u32::from_le_bytes(len) as usize,
+        None => 0,
+    }
+}
+
+/// Bytes of the first of these messages that have no more than `most` together.
+#[must_use]
+pub fn whole(messages: &[u8], most: usize) -> usize {
+    let mut bytes = 0;
+    loop {
+        let next = first(&messages[bytes..]);
+        if next == 0 || bytes + next > most {
+            return bytes;
+        }
+        bytes += next;
+    }
+}
+
 /// The number of a rank's output stream: standard output or standard error.
 #[must_use]
 pub fn stream(rank: u32, is_error: bool) -> u64 {
@@ -232,7 +272,7 @@ mod tests {
 
     #[test]
     fn messages_come_in_any_pieces_behind_what_a_shell_prints() {
-        let mut sent = b"Welcome to b!\nmargay-agent is nice\n\nmargay-agent 4\n".to_vec();
+        let mut sent = b"Welcome to b!\nmargay-agent is nice\n\nmargay-agent 5\n".to_vec();
         sent.extend(Writer::new(kind::INPUT).number(7).bytes(b"abc").done());
         sent.extend(Writer::new(kind::BEAT).done());
         for piece in 1..sent.len() {
@@ -255,6 +295,16 @@ mod tests {
             assert_eq!(body.number(), Err(Broken));
             assert_eq!(got[1], (kind::BEAT, Vec::new()));
         }
+    }
+
+    #[test]
+    fn messages_are_counted_whole() {
+        let mut sent = Writer::new(kind::INPUT).number(7).bytes(b"abc").done();
+        assert_eq!((first(&sent), first(&[])), (sent.len(), 0));
+        sent.extend(Writer::new(kind::BEAT).done());
+        assert_eq!(whole(&sent, sent.len()), sent.len());
+        assert_eq!(whole(&sent, sent.len() - 1), sent.len() - 5);
+        assert_eq!(whole(&sent, 8), 0);
     }
 
     #[test]

@@ -79,6 +79,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The command that reaches the other hosts of a job, as `-launcher-exec`; `ssh` without it.",
     },
     Environment {
+        name: "MARGAY_TREE_WIDTH",
+        reader: "`mpiexec`",
+        about: "How many remote shells one host starts, as `-tree-width`; 32 without it.",
+    },
+    Environment {
         name: "MARGAY_JOIN_TOKEN",
         reader: "`mpiexec -join`, `margay agent --join`",
         about: "The token that lets hosts join a job, of 16 characters or more; the ranks do not get it.",

@@ -22,6 +22,7 @@ pub(super) struct Reach {
     /// The hosts as the user named them.
     pub(super) names: Vec<String>,
     pub(super) shell: Vec<OsString>,
+    pub(super) width: usize,
     pub(super) ports: Option<(u16, u16)>,
     pub(super) encrypts: bool,
     pub(super) stages: bool,
@@ -201,6 +202,8 @@ impl Reach {
         if self.stages {
             add("-stage".into());
         }
+        add("-tree-width".into());
+        add(self.width.to_string());
         for (at, program) in spawn.programs.iter().enumerate() {
             if at > 0 {
                 words.push(":".into());
@@ -248,6 +251,7 @@ mod tests {
         let reach = Reach {
             names: vec!["a".into(), "10.0.0.2".into()],
             shell: vec!["ssh".into(), "-x".into()],
+            width: 16,
             ports: Some((4000, 4100)),
             encrypts: true,
             stages: true,
@@ -265,7 +269,7 @@ mod tests {
         let text: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         assert_eq!(
             text.join("|"),
-            "-launcher-exec|ssh -x|-port-range|4000:4100|-encrypt|-stage|-n|3|-host|a:2,10.0.0.2:2|./x|:|-n|1|-host|10.0.0.2:4,c|./y"
+            "-launcher-exec|ssh -x|-port-range|4000:4100|-encrypt|-stage|-tree-width|16|-n|3|-host|a:2,10.0.0.2:2|./x|:|-n|1|-host|10.0.0.2:4,c|./y"
         );
     }
 }

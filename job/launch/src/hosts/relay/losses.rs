@@ -44,11 +44,28 @@ impl Relay {
             return;
         }
         if !self.is_tolerant || !self.is_running {
-            return self.complain(text, 1);
+            self.complain(text, 1);
+        } else {
+            let living = self.living(at);
+            self.go_on(text, &living);
+            self.end_living(at);
         }
-        let living = self.living(at);
-        self.go_on(text, &living);
-        self.end_living(at);
+        self.lose_those_behind(at);
+    }
+
+    /// Who was reached through a host that is gone is not reached any more, and ends by itself.
+    fn lose_those_behind(&mut self, at: usize) {
+        let goes_on = self.is_tolerant && self.is_running;
+        for behind in self.behind(at) {
+            match goes_on && self.hosts[behind].is_there() {
+                true => {
+                    let (host, lost) = (&self.hosts[behind].host, &self.hosts[at].host);
+                    let text = format!("host {host} was reached through {lost}");
+                    self.lose(behind, text);
+                }
+                false => self.hosts[behind].give_up(),
+            }
+        }
     }
 
     /// The ranks of a host whose end is not known.
@@ -73,11 +90,14 @@ impl Relay {
         if ranks.is_empty() {
             return;
         }
-        let many = if ranks.len() == 1 { "rank" } else { "ranks" };
+        let (many, count) = match ranks.len() {
+            1 => ("rank", "counts"),
+            _ => ("ranks", "count"),
+        };
         let list: Vec<String> = ranks.iter().map(u32::to_string).collect();
         // Elsewhere such an end is that of the job.
         let text = text.trim_end_matches("; the job has been ended");
-        let text = format!("{text}; {many} {} count as dead", list.join(", "));
+        let text = format!("{text}; {many} {} {count} as dead", list.join(", "));
         self.complain(text, 0);
     }
 

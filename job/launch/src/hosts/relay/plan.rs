@@ -1,6 +1,5 @@
 //! How a job is divided among its hosts.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use margay_sys_os::sockets::fill_random;
 use margay_sys_shm::segment::Segment;
 
 use super::answers::Reach;
+use super::branches::{self, Starts};
 use crate::hosts::local;
 use crate::hosts::stage::Source;
 use crate::hosts::task::{OwnRank, Task};
@@ -19,15 +19,11 @@ use crate::setup::find_program;
 
 /// What the relay needs to start a job.
 pub(crate) struct Plan {
-    pub(super) names: Vec<String>,
+    pub(super) starts: Starts,
     pub(super) host_of: Vec<u32>,
-    pub(super) shell: Vec<OsString>,
-    pub(super) tasks: Vec<Task>,
     pub(super) reach: Reach,
     /// Where what the hosts record goes.
     pub(crate) parts: Option<OwnedFd>,
-    /// The programs that are sent to the hosts.
-    sources: Vec<Source>,
     /// Whether the launcher's standard input goes to a rank.
     pub(super) has_input: Vec<bool>,
 }
@@ -121,33 +117,30 @@ impl Plan {
         let reach = Reach {
             names: names.clone(),
             shell: hosts.shell.clone(),
+            width: hosts.width,
             ports: hosts.ports,
             encrypts: hosts.encrypts,
             stages: hosts.stages,
         };
+        let starts = Starts {
+            parents: branches::parents(&names, hosts.width),
+            names,
+            tasks,
+            shell: hosts.shell.clone(),
+            sources,
+        };
         Ok(Plan {
             reach,
-            names,
+            starts,
             host_of,
-            shell: hosts.shell.clone(),
-            tasks,
             parts: None,
-            sources,
             has_input,
         })
     }
 
-    /// Returns the programs that a host is sent: those that its ranks run.
-    pub(super) fn programs_of(&self, task: &Task) -> Vec<Source> {
-        let runs = |program: usize| task.ranks.iter().any(|own| own.program == program);
-        let all = self.sources.iter().enumerate();
-        let own = all.filter(|&(program, _)| runs(program));
-        own.map(|(_, source)| source.clone()).collect()
-    }
-
     /// The hosts, in their order.
     pub(crate) fn hosts(&self) -> &[String] {
-        &self.names
+        &self.starts.names
     }
 
     /// Returns which ranks are where, if the user wants to know.
@@ -155,7 +148,7 @@ impl Plan {
         if !job.tell.map {
             return Vec::new();
         }
-        let hosts = (0..).zip(&self.names);
+        let hosts = (0..).zip(&self.starts.names);
         hosts
             .map(|(host, name)| {
                 let ranks = (0u32..).zip(&self.host_of);
