@@ -269,11 +269,36 @@ impl Blocks {
         self.counts[i] * self.datatypes[i.min(self.datatypes.len() - 1)].size()
     }
 
-    /// One block as the data of a message; all have one type.
-    pub(crate) fn data_of(&self, rank: u32) -> Data {
+    /// One block; all have one type.
+    pub(crate) fn operand_of(&self, rank: u32) -> Operand {
         let (i, datatype) = (rank as usize, &self.datatypes[0]);
         let at = self.displs[i].wrapping_mul(datatype.extent());
-        Data::typed(self.mem.shifted(at), self.counts[i], datatype)
+        Operand {
+            mem: self.mem.shifted(at),
+            count: self.counts[i],
+            datatype: datatype.clone(),
+        }
+    }
+
+    /// The same as the data of a message.
+    pub(crate) fn data_of(&self, rank: u32) -> Data {
+        self.operand_of(rank).data()
+    }
+
+    /// Returns where all blocks are when they lie in one piece, one behind the other.
+    pub(crate) fn packed(&self) -> Option<Mem> {
+        let mut next = *self.displs.first()?;
+        for (&count, &start) in self.counts.iter().zip(&self.displs) {
+            if start != next {
+                return None;
+            }
+            next = start.checked_add_unsigned(count)?;
+        }
+        let all = Operand {
+            count: self.counts.iter().sum(),
+            ..self.operand_of(0)
+        };
+        all.dense().map(|(mem, at)| mem.shifted(at))
     }
 
     pub(crate) fn parts(&self) -> Vec<Part> {

@@ -299,6 +299,156 @@ static void blocks(int count)
     MPI_Type_free(&sparse);
 }
 
+/* A block of another length for each rank, one behind the other, or from behind with room between, and into a
+ * type with gaps. */
+static void gathers_of_lengths(int count)
+{
+    MPI_Datatype sparse;
+    int counts[64], places[64], end = 0;
+    MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &sparse);
+    MPI_Type_commit(&sparse);
+    for (int way = 0; way < 6; way++) {
+        MPI_Request request;
+        int step = way == 4 ? 2 : 1, in_place = way == 3, backwards = (way + rank) % 2;
+        int *got = step == 2 ? gaps : in;
+        const void *from = in_place ? MPI_IN_PLACE : out;
+        end = 0;
+        for (int i = 0; i < size; i++) {
+            int of = backwards ? size - 1 - i : i;
+            counts[of] = count + of % 3;
+            places[of] = end;
+            end += counts[of] + backwards;
+        }
+        memset(got, 0xff, sizeof *got * end * step);
+        put(in_place ? got + places[rank] : out, 1, rank, 7, counts[rank]);
+        MPI_Datatype type = step == 2 ? sparse : MPI_INT;
+        if (way == 1)
+            MPI_Iallgatherv(from, counts[rank], MPI_INT, got, counts, places, type, comm, &request);
+        else if (way == 2)
+            MPI_Allgatherv_init(from, counts[rank], MPI_INT, got, counts, places, type, comm, MPI_INFO_NULL, &request);
+        else
+            MPI_Allgatherv(from, counts[rank], MPI_INT, got, counts, places, type, comm);
+        if (way == 1 || way == 2)
+            completed(&request, way == 2);
+        for (int of = 0; of < size; of++) {
+            expect(got + places[of] * step, step, of, 7, counts[of]);
+            CHECK(!backwards || got[(places[of] + counts[of]) * step] == -1);
+        }
+    }
+    MPI_Type_free(&sparse);
+}
+
+static int sum_to(int last, int at)
+{
+    int total = 0;
+    for (int from = 0; from <= last; from++)
+        total += value(from, at);
+    return total;
+}
+
+/* Parts of sums: of one length or another for each rank, and of the ranks so far. */
+static void parts_of_sums(int count, int in_place, int way)
+{
+    MPI_Request request;
+    int counts[64], start = 0, total = 0, own = 0;
+    const void *from = in_place ? MPI_IN_PLACE : out;
+    for (int kind = 0; kind < 4; kind++) {
+        total = 0;
+        for (int of = 0; of < size; of++) {
+            counts[of] = count + (kind == 0 ? of % 3 : 0);
+            if (of == rank)
+                start = total;
+            total += counts[of];
+        }
+        own = counts[rank];
+        int operands = kind < 2 ? total : count;
+        fill(out, operands);
+        memset(in, 0xff, sizeof *in * (operands + 1));
+        if (in_place)
+            fill(in, operands);
+        switch (kind) {
+        case 0:
+            if (way == 1)
+                MPI_Ireduce_scatter(from, in, counts, MPI_INT, MPI_SUM, comm, &request);
+            else if (way == 0)
+                MPI_Reduce_scatter(from, in, counts, MPI_INT, MPI_SUM, comm);
+            else
+                MPI_Reduce_scatter_init(from, in, counts, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request);
+            break;
+        case 1:
+            if (way == 1)
+                MPI_Ireduce_scatter_block(from, in, count, MPI_INT, MPI_SUM, comm, &request);
+            else if (way == 0)
+                MPI_Reduce_scatter_block(from, in, count, MPI_INT, MPI_SUM, comm);
+            else
+                MPI_Reduce_scatter_block_init(from, in, count, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request);
+            break;
+        case 2:
+            if (way == 1)
+                MPI_Iscan(from, in, count, MPI_INT, MPI_SUM, comm, &request);
+            else if (way == 0)
+                MPI_Scan(from, in, count, MPI_INT, MPI_SUM, comm);
+            else
+                MPI_Scan_init(from, in, count, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request);
+            break;
+        default:
+            if (way == 1)
+                MPI_Iexscan(from, in, count, MPI_INT, MPI_SUM, comm, &request);
+            else if (way == 0)
+                MPI_Exscan(from, in, count, MPI_INT, MPI_SUM, comm);
+            else
+                MPI_Exscan_init(from, in, count, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request);
+        }
+        if (way > 0)
+            completed(&request, way == 2);
+        for (int at = 0; at < own; at++) {
+            int wanted = kind < 2 ? sum(start + at) : sum_to(kind == 2 ? rank : rank - 1, at);
+            if (kind == 3 && rank == 0)
+                wanted = in_place ? value(0, at) : -1;
+            if (in[at] != wanted) {
+                CHECK(!"the part of the sum");
+                break;
+            }
+        }
+        CHECK(in[operands] == -1);
+        fill(out, operands > 3 ? 3 : operands);
+        CHECK(operands == 0 || out[0] == value(rank, 0));
+    }
+}
+
+/* The same of an operation of the program: the ranks so far, in their order. */
+static void orders_so_far(int count)
+{
+    long *mine = malloc(2 * sizeof(long) * (count + 1)), *got = malloc(2 * sizeof(long) * (count + 1));
+    for (int way = 0; way < 2; way++) {
+        MPI_Request request;
+        for (int i = 0; i < count; i++) {
+            mine[2 * i] = 2 + (rank + i) % 5;
+            mine[2 * i + 1] = rank * 3 + i % 11;
+        }
+        if (way == 0)
+            MPI_Scan(mine, got, count, pair, affine, comm);
+        else {
+            MPI_Iscan(mine, got, count, pair, affine, comm, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        for (int i = 0; i < count; i++) {
+            long scale = 1, shift = 0;
+            for (int from = 0; from <= rank; from++) {
+                long a = 2 + (from + i) % 5, b = from * 3 + i % 11;
+                shift = (shift * a + b) % 10007;
+                scale = scale * a % 10007;
+            }
+            if (got[2 * i] != scale || got[2 * i + 1] != shift) {
+                CHECK(!"the composition of the ranks so far");
+                break;
+            }
+        }
+    }
+    free(mine);
+    free(got);
+}
+
 /* Nobody leaves before all have come, and operations that are under way together do not mix. */
 static void together(void)
 {
@@ -331,12 +481,18 @@ static void all(MPI_Comm of)
             sums(count, kind % 2, kind / 2);
         if (count <= 5000) {
             orders(count);
+            orders_so_far(count);
             extremes(count);
         }
         if (count > 0 && count * size <= MOST)
             gathers(count);
         if (count * size <= MOST)
             blocks(count);
+        if ((count + 3) * size < MOST) {
+            gathers_of_lengths(count);
+            for (int kind = 0; kind < 6; kind++)
+                parts_of_sums(count, kind % 2, kind / 2);
+        }
     }
     together();
 }

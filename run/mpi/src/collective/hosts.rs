@@ -11,6 +11,7 @@
 //! same way, but as one schedule of messages (`core/schedule`'s `hosts`).
 
 mod blocks;
+mod reductions;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,7 +41,18 @@ const SEGMENTS: usize = 4;
 impl Division {
     /// One rank of each host, `root` on its own; none where this rank is none of them.
     fn heads(&self, comm: &Comm, root: u32) -> Option<Arc<Comm>> {
-        let heads = self.hosts.representatives(root);
+        self.among(comm, &self.hosts.representatives(root))
+    }
+
+    /// The last rank of each host; none where this rank is none of them.
+    fn lasts(&self, comm: &Comm) -> Option<Arc<Comm>> {
+        let last = |host| self.hosts.members(host).last().copied();
+        let lasts: Vec<u32> = (0..self.hosts.count()).filter_map(last).collect();
+        self.among(comm, &lasts)
+    }
+
+    /// A communicator of these ranks, one of each host; none where this rank is none of them.
+    fn among(&self, comm: &Comm, heads: &[u32]) -> Option<Arc<Comm>> {
         if !heads.contains(&comm.rank) {
             return None;
         }
@@ -50,7 +62,7 @@ impl Division {
         };
         match self.across.as_ref().filter(same) {
             Some(across) => Some(across.clone()),
-            None => part(comm, &heads).map(Arc::new),
+            None => part(comm, heads).map(Arc::new),
         }
     }
 
@@ -105,6 +117,29 @@ impl Mpi {
             }
             O::Allgather { send, recv } if hosts.is_blocked() && hosts.is_even() => {
                 divided.allgather(send.as_ref(), recv)?;
+            }
+            O::Allgatherv { send, recv } if hosts.is_blocked() => {
+                divided.allgatherv(send.as_ref(), recv)?;
+            }
+            O::ReduceScatterBlock { send, recv, what }
+                if is_divided(what) && hosts.is_blocked() =>
+            {
+                let counts = vec![what.count; comm.size() as usize];
+                divided.reduce_scatter(send.as_ref().unwrap_or(recv), recv, &counts, what)?;
+            }
+            O::ReduceScatter {
+                send,
+                recv,
+                counts,
+                what,
+            } if is_divided(what) && hosts.is_blocked() => {
+                divided.reduce_scatter(send.as_ref().unwrap_or(recv), recv, counts, what)?;
+            }
+            O::Scan { send, recv, what } if is_divided(what) && hosts.is_blocked() => {
+                divided.scan(send.as_ref(), recv, what, false)?;
+            }
+            O::Exscan { send, recv, what } if is_divided(what) && hosts.is_blocked() => {
+                divided.scan(send.as_ref(), recv, what, true)?;
             }
             O::Gather {
                 send,

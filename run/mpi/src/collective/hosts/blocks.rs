@@ -6,9 +6,10 @@ use margay_run_engine::{Data, copy};
 use margay_sys_os::user::Mem;
 
 use super::Divided;
+use super::reductions::starts;
 use crate::comm::Comm;
 use crate::error::Result;
-use crate::operation::{Operand, Operation, Root};
+use crate::operation::{Blocks, Operand, Operation, Root};
 
 /// The blocks of `ranks` from `first` on.
 fn blocks(operand: &Operand, first: u32, ranks: u32) -> Operand {
@@ -98,6 +99,73 @@ impl Divided<'_> {
             root: head,
         };
         self.step(local, &within, tags[1])
+    }
+
+    /// As the allgather, of blocks of any lengths, which go packed. The ranks of each host follow
+    /// each other.
+    pub(super) fn allgatherv(&self, send: Option<&Operand>, recv: &Blocks) -> Result<()> {
+        let tags = [self.tag(), self.tag(), self.tag()];
+        let (local, hosts) = (&self.division.local, &self.division.hosts);
+        let all = 0..self.comm.size();
+        let bytes: Vec<u64> = all.clone().map(|rank| recv.bytes_of(rank)).collect();
+        let starts = starts(&bytes);
+        let total = starts[bytes.len()];
+        // Where the blocks are to lie is a matter of each rank.
+        let in_place = recv.packed();
+        let packed = in_place.clone();
+        let packed = packed.unwrap_or_else(|| Mem::owned(total as usize));
+        let place = |rank: u32| packed.shifted(starts[rank as usize] as i64);
+        let blocks = |counts: Vec<u64>, displs: Vec<u64>| Blocks {
+            mem: packed.clone(),
+            counts,
+            displs: displs.into_iter().map(|at| at as i64).collect(),
+            datatypes: Arc::new([self.packed(0).datatype]),
+        };
+        let rank = self.comm.rank;
+        let heads = self.division.heads(self.comm, 0);
+        let own = match (send, &heads, &in_place) {
+            (Some(send), _, _) => Some(send.clone()),
+            (None, Some(_), Some(_)) => None,
+            (None, _, _) => Some(recv.operand_of(rank)),
+        };
+        let first = (rank - local.rank) as usize;
+        let members = first..first + local.size() as usize;
+        let within = Operation::Gatherv {
+            send: own,
+            recv: (heads.is_some())
+                .then(|| blocks(bytes[members.clone()].to_vec(), starts[members].to_vec())),
+            root: Root::Rank(0),
+        };
+        self.step(local, &within, tags[0])?;
+        if let Some(heads) = heads {
+            let ends = |host: u32| {
+                let ranks = hosts.members(host);
+                let first = ranks[0] as usize;
+                (starts[first], starts[first + ranks.len()])
+            };
+            let ends: Vec<(u64, u64)> = (0..hosts.count()).map(ends).collect();
+            let lengths = ends.iter().map(|(start, end)| end - start);
+            let between = Operation::Allgatherv {
+                send: None,
+                recv: blocks(
+                    lengths.collect(),
+                    ends.iter().map(|(start, _)| *start).collect(),
+                ),
+            };
+            self.step(&heads, &between, tags[1])?;
+        }
+        let back = Operation::Bcast {
+            data: self.mpi.bytes_operand(packed.clone(), total as usize),
+            root: Root::Rank(0),
+        };
+        self.step(local, &back, tags[2])?;
+        if in_place.is_none() {
+            for rank in all {
+                let from = Data::bytes(place(rank), bytes[rank as usize]);
+                copy(&from, &recv.data_of(rank));
+            }
+        }
+        Ok(())
     }
 
     /// One block of `ranks`.
