@@ -7,8 +7,10 @@
 //! that do not commute are not divided.
 
 mod blocks;
+mod parts_of_sums;
 
-pub use blocks::{hosts_alltoall, hosts_gather, hosts_scatter};
+pub use blocks::{hosts_allgatherv, hosts_alltoall, hosts_gather, hosts_scatter};
+pub use parts_of_sums::{hosts_reduce_scatter, hosts_scan};
 
 use crate::allgather::{allgather, allgatherv};
 use crate::allreduce::allreduce;

@@ -37,8 +37,8 @@ pub use args::{Block, Inter, InterRoot, Part, Ranks, Reduction};
 pub use bcast::{barrier, bcast};
 pub use gather::{gather, gatherv, scatter, scatterv};
 pub use hosts::{
-    Hosts, hosts_allgather, hosts_allreduce, hosts_alltoall, hosts_barrier, hosts_bcast,
-    hosts_gather, hosts_reduce, hosts_scatter,
+    Hosts, hosts_allgather, hosts_allgatherv, hosts_allreduce, hosts_alltoall, hosts_barrier,
+    hosts_bcast, hosts_gather, hosts_reduce, hosts_reduce_scatter, hosts_scan, hosts_scatter,
 };
 pub use inter::{
     inter_allgather, inter_allgatherv, inter_allreduce, inter_alltoall, inter_alltoallv,

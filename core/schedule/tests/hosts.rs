@@ -8,8 +8,9 @@ use std::rc::Rc;
 
 use fastrand::Rng;
 use margay_core_schedule::{
-    Block, Hosts, Ranks, Reduction, Schedule, hosts_allgather, hosts_allreduce, hosts_alltoall,
-    hosts_barrier, hosts_bcast, hosts_gather, hosts_reduce, hosts_scatter,
+    Block, Hosts, Part, Ranks, Reduction, Schedule, hosts_allgather, hosts_allgatherv,
+    hosts_allreduce, hosts_alltoall, hosts_barrier, hosts_bcast, hosts_gather, hosts_reduce,
+    hosts_reduce_scatter, hosts_scan, hosts_scatter,
 };
 use sim::{Layout, Mode, Process, check_hazards, for_all, for_sizes, run, run_data, world};
 
@@ -291,6 +292,60 @@ fn alltoall_gives_each_rank_its_block_of_every_rank() {
     });
 }
 
+/// Hosts of which each has ranks that follow each other, as many as the others or not.
+fn hosts_in_order(size: u32, rng: &mut Rng) -> Option<Hosts> {
+    hosts(size, rng).filter(Hosts::is_blocked)
+}
+
+#[test]
+fn allgatherv_places_blocks_of_any_lengths_anywhere() {
+    for_sizes(&mut |size, tuning, mode, rng| {
+        let Some(hosts) = hosts_in_order(size, rng) else {
+            return;
+        };
+        let in_place = rng.bool();
+        let bytes: Vec<usize> = (0..size).map(|_| rng.usize(..4)).collect();
+        // Each rank has places of its own, forwards or backwards, with gaps.
+        let places = |rank: u32| {
+            let mut end = 0;
+            let mut parts = vec![Part::default(); size as usize];
+            for i in 0..size {
+                let of = if rank.is_multiple_of(2) {
+                    i
+                } else {
+                    size - 1 - i
+                } as usize;
+                parts[of] = Part {
+                    start: end,
+                    bytes: bytes[of] as u64,
+                };
+                end += bytes[of] as i64 + i64::from(rank.is_multiple_of(3));
+            }
+            (parts, end as usize)
+        };
+        let own = |rank: u32| row([(rank, 0)].into_iter(), bytes[rank as usize]);
+        let processes = world(size, |Ranks { rank, .. }| {
+            let (parts, end) = places(rank);
+            let mut recv = vec![u64::MAX; end];
+            if in_place {
+                let start = parts[rank as usize].start as usize;
+                recv[start..][..bytes[rank as usize]].copy_from_slice(&own(rank));
+            }
+            let send = if in_place { vec![] } else { own(rank) };
+            let schedule = hosts_allgatherv(rank, &hosts, &parts, in_place, tuning);
+            Process::new(schedule, (send, Layout::BYTE), (recv, Layout::BYTE))
+        });
+        for (rank, process) in (0..).zip(run_data(processes, None, mode, rng)) {
+            let (parts, end) = places(rank);
+            let mut wanted = vec![u64::MAX; end];
+            for (of, part) in (0..).zip(&parts) {
+                wanted[part.start as usize..][..part.bytes as usize].copy_from_slice(&own(of));
+            }
+            assert_eq!(process.recv, wanted, "rank {rank} of {size}");
+        }
+    });
+}
+
 /// Ranks in the order of their combination, and a hash of the expression.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Value {
@@ -436,6 +491,70 @@ fn allreduce_gives_everybody_the_same_bits() {
                     process.recv[cell].check(size, at, what.commutative);
                     let first = &result[0].recv[cell];
                     assert_eq!(process.recv[cell].expression, first.expression, "bits");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn reduce_scatter_gives_each_rank_its_part() {
+    for_sizes(&mut |size, tuning, mode, rng| {
+        for _ in 0..3 {
+            let Some(hosts) = hosts_in_order(size, rng) else {
+                return;
+            };
+            let (in_place, commutative) = (rng.bool(), rng.bool());
+            let counts: Vec<u64> = (0..size).map(|_| rng.u64(..4)).collect();
+            let total: u64 = counts.iter().sum();
+            let mut build = || {
+                world(size, |Ranks { rank, .. }| {
+                    let kind = (1, commutative);
+                    let schedule =
+                        hosts_reduce_scatter(rank, &hosts, &counts, kind, in_place, tuning);
+                    process(schedule, rank, total, in_place, true)
+                })
+            };
+            let result = run_twice(&mut build, mode, rng);
+            let mut start = 0;
+            for (process, &count) in result.iter().zip(&counts) {
+                for at in 0..count as usize {
+                    let value = &process.recv[LAYOUT.cell(0, at)];
+                    value.check(size, start + at, commutative);
+                }
+                start += count as usize;
+            }
+        }
+    });
+}
+
+#[test]
+fn scans_combine_the_ranks_so_far_in_their_order() {
+    for_sizes(&mut |size, tuning, mode, rng| {
+        for excludes in [false, true] {
+            let Some(hosts) = hosts_in_order(size, rng) else {
+                return;
+            };
+            let what = reduction(size, &hosts, rng);
+            let in_place = rng.bool();
+            let mut build = || {
+                world(size, |Ranks { rank, .. }| {
+                    let ways = (in_place, excludes);
+                    let schedule = hosts_scan(rank, &hosts, what, ways, tuning);
+                    process(schedule, rank, what.count, in_place, true)
+                })
+            };
+            let result = run_twice(&mut build, mode, rng);
+            for (rank, process) in (0..).zip(&result) {
+                let to = if excludes { rank } else { rank + 1 };
+                for at in 0..what.count as usize {
+                    let value = &process.recv[LAYOUT.cell(0, at)];
+                    match to {
+                        // Nothing comes to the first one.
+                        0 if in_place => assert_eq!(*value.ranks, [0]),
+                        0 => assert!(value.ranks.is_empty()),
+                        _ => value.check(to, at, false),
+                    }
                 }
             }
         }

@@ -1,11 +1,13 @@
 //! Operations with a block for each rank, where hosts have equally many ranks that follow each
 //! other: between two hosts there are few long messages instead of one for each pair of ranks.
 
-use super::{Hosts, Parts};
+use super::{Hosts, LATER, Parts};
+use crate::allgather::allgatherv;
 use crate::alltoall::alltoall;
-use crate::args::Block;
+use crate::args::{Block, Part};
+use crate::bcast::bcast;
 use crate::builder::Id;
-use crate::gather::{gather, scatter};
+use crate::gather::{gather, gatherv, scatter};
 use crate::schedule::{Buffer, Region, Schedule, Step, Temp};
 use crate::tuning::Tuning;
 
@@ -67,6 +69,60 @@ pub fn hosts_gather(
     let all = recv.of(local.size);
     let part = gather(between, between.rank, all, all, true, tuning);
     parts.add(&part, &heads, 0, &done, |region| region);
+    parts.finish()
+}
+
+/// As [`allgatherv`](crate::allgatherv), where the ranks of each host follow each other. The blocks
+/// go packed, because where they are to lie is a matter of each rank.
+pub fn hosts_allgatherv(
+    rank: u32,
+    hosts: &Hosts,
+    recv: &[Part],
+    in_place: bool,
+    tuning: &Tuning,
+) -> Schedule {
+    let (members, local) = hosts.local(rank);
+    let mut parts = Parts::default();
+    let mut total = 0;
+    let packed: Vec<Part> = (recv.iter())
+        .map(|part| {
+            let start = total as i64;
+            total += part.bytes;
+            Part { start, ..*part }
+        })
+        .collect();
+    let temp = parts.bytes(total);
+    let of = |host: u32| {
+        let ranks = hosts
+            .members(host)
+            .iter()
+            .map(|&rank| packed[rank as usize]);
+        let bytes = ranks.clone().map(|part| part.bytes).sum();
+        let start = ranks.map(|part| part.start).min().unwrap_or_default();
+        Part { start, bytes }
+    };
+    let own = recv[rank as usize];
+    let mine: Vec<Part> = members.iter().map(|&rank| packed[rank as usize]).collect();
+    let part = gatherv(local, 0, own.bytes, &mine, false);
+    let mut done = parts.add(&part, members, 0, &[], |region| match region.buffer {
+        Buffer::Recv => in_bytes(temp, region),
+        _ if in_place => own.region(Buffer::Recv),
+        _ => region,
+    });
+    if local.rank == 0 {
+        let all: Vec<Part> = (0..hosts.count()).map(of).collect();
+        let part = allgatherv(hosts.across(rank), &all, true, tuning);
+        let heads = hosts.representatives(0);
+        done = parts.add(&part, &heads, 0, &done, |region| in_bytes(temp, region));
+    }
+    let part = bcast(local, 0, total, tuning);
+    done = parts.add(&part, members, LATER, &done, |region| {
+        in_bytes(temp, region)
+    });
+    for (from, to) in packed.iter().zip(recv) {
+        let from = Region::slice(temp, from.start as u64, from.bytes);
+        parts.copy(from, to.region(Buffer::Recv), &done);
+    }
     parts.finish()
 }
 
@@ -205,12 +261,17 @@ impl Parts {
     }
 
     /// A copy; returns what waits for it and for all before it.
-    fn copy(&mut self, from: Region, to: Region, after: &[Id]) -> Vec<Id> {
-        if from.bytes == 0 {
-            return after.to_vec();
+    pub(super) fn copy(&mut self, from: Region, to: Region, after: &[Id]) -> Vec<Id> {
+        match from.bytes {
+            0 => after.to_vec(),
+            _ => self.then(Step::Copy { from, to }, after),
         }
+    }
+
+    /// A step behind those; returns what waits for it.
+    pub(super) fn then(&mut self, step: Step, after: &[Id]) -> Vec<Id> {
         let id = self.steps.len() as Id;
-        self.steps.push(Step::Copy { from, to });
+        self.steps.push(step);
         self.edges.extend(after.iter().map(|&before| (before, id)));
         vec![id]
     }

@@ -151,6 +151,22 @@ fn divided_schedule(
         O::Allgather { send, recv } if hosts.is_blocked() && hosts.is_even() => {
             schedule::hosts_allgather(rank, hosts, recv.block(), send.is_none(), tuning)
         }
+        O::Allgatherv { send, recv } if hosts.is_blocked() => {
+            schedule::hosts_allgatherv(rank, hosts, &recv.parts(), send.is_none(), tuning)
+        }
+        O::ReduceScatterBlock { send, what, .. } if hosts.is_blocked() => {
+            let counts = vec![what.count; size as usize];
+            scattered(rank, hosts, &counts, what, send.is_none(), tuning)
+        }
+        O::ReduceScatter {
+            send, counts, what, ..
+        } if hosts.is_blocked() => scattered(rank, hosts, counts, what, send.is_none(), tuning),
+        O::Scan { send, what, .. } if hosts.is_blocked() => {
+            schedule::hosts_scan(rank, hosts, what.amount(), (send.is_none(), false), tuning)
+        }
+        O::Exscan { send, what, .. } if hosts.is_blocked() => {
+            schedule::hosts_scan(rank, hosts, what.amount(), (send.is_none(), true), tuning)
+        }
         O::Gather {
             send,
             recv,
@@ -173,6 +189,18 @@ fn divided_schedule(
         }
         _ => return None,
     })
+}
+
+fn scattered(
+    rank: u32,
+    hosts: &Hosts,
+    counts: &[u64],
+    what: &Elements,
+    in_place: bool,
+    tuning: &Tuning,
+) -> Schedule {
+    let kind = (what.datatype.size(), what.op.op.commutes());
+    schedule::hosts_reduce_scatter(rank, hosts, counts, kind, in_place, tuning)
 }
 
 /// Returns the schedule on an intra-communicator. A send buffer that is not there is
