@@ -154,9 +154,9 @@ static struct way *way_begin(int fd) {
     return way;
 }
 
-static int way_ask(struct way *way, int writes, off_t at, size_t length, int place) {
-    /* The program itself may map the file. */
-    uint32_t words[6] = {writes ? 3 : 0, (uint32_t)syscall(SYS_gettid), 0, 0, (uint32_t)length, (uint32_t)place};
+static int way_ask(struct way *way, int writes, int follows, off_t at, size_t length, int place) {
+    /* The program itself may map the file. What follows a write that was not done as a whole is not done. */
+    uint32_t words[6] = {(writes ? 3 : 0) | (follows ? 4 : 0), (uint32_t)syscall(SYS_gettid), 0, 0, (uint32_t)length, (uint32_t)place};
     memcpy(words + 2, &at, sizeof at);
     ssize_t sent;
     do sent = send(way->line, words, sizeof words, MSG_NOSIGNAL);
@@ -175,7 +175,7 @@ static ssize_t way_transfer(struct way *way, int fd, char *bytes, size_t length,
             size_t part = length - sent_bytes < room ? length - sent_bytes : room;
             int place = sent % WAY_PLACES;
             if (writes) memcpy(way->memory + place * WAY_MOST, bytes + sent_bytes, part);
-            if (way_ask(way, writes, at + (off_t)sent_bytes, part, place) < 0) return WAY_KERNEL;
+            if (way_ask(way, writes, sent > 0, at + (off_t)sent_bytes, part, place) < 0) return WAY_KERNEL;
             asked[place] = part;
             sent_bytes += part;
             sent++;

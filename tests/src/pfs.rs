@@ -100,6 +100,27 @@ impl Drop for Place {
     }
 }
 
+/// A small disk in memory, until this is dropped.
+pub struct Disk(PathBuf);
+
+impl Disk {
+    /// One in the place, as that name. Only root can make it.
+    pub fn new(place: &Place, name: &str, bytes: u64) -> Disk {
+        let path = place.path(name);
+        fs::create_dir(&path).unwrap();
+        let size = format!("size={bytes}");
+        let words = ["-t", "tmpfs", "-o", &size, "none", name];
+        tool("mount", &words, place.folder.path());
+        Disk(path)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
 /// The directories of a [mounted] file system.
 pub const DIRECTORIES: [&str; 4] = ["d1", "d2", "d3", "d4"];
 

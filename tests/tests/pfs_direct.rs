@@ -8,7 +8,6 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, chown};
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use margay_fs_storage::direct::Direct;
@@ -291,6 +290,7 @@ impl Raw {
         let request = Request {
             writes,
             maps: false,
+            follows: false,
             thread: 0,
             offset,
             len: len as u32,
@@ -365,6 +365,7 @@ fn a_ticket_lets_in_once_for_what_the_file_was_opened_for_and_until_it_is_closed
     let request = Request {
         writes: true,
         maps: false,
+        follows: false,
         thread: 0,
         offset: 7000,
         len: 3,
@@ -447,61 +448,6 @@ fn a_quota_and_a_dead_directory_without_parity_are_errors_of_the_direct_way() {
     assert!(get(&way, 0, 4 << 20).unwrap().is_err());
     drop((way, file));
     place.refused(&["stop", "scratch"], "not stored");
-}
-
-/// A small disk in memory, until this is dropped.
-struct Disk(std::path::PathBuf);
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
-#[test]
-fn a_full_disk_is_an_error_of_the_direct_way_and_can_be_emptied() {
-    if user() != 0 {
-        eprintln!("not run: only root can make small disks");
-        return;
-    }
-    let Some(place) = Place::new() else { return };
-    let names = ["a", "b", "c"];
-    let mut disks = Vec::new();
-    for name in names {
-        fs::create_dir(place.path(name)).unwrap();
-        let words = ["-t", "tmpfs", "-o", "size=24m", "none", name];
-        tool("mount", &words, place.folder.path());
-        disks.push(Disk(place.path(name)));
-    }
-    let directories = names.map(|name| format!("{name}/d"));
-    let [a, b, c] = &directories;
-    place.pfs(&["create", "scratch", a, b, c, "--parity", "1"]);
-    place.pfs(&["mount", "scratch", "mnt"]);
-    let path = place.mount().join("file");
-    let file = open(&path, true, true);
-    let way = Direct::begin(&file).unwrap();
-    let bytes = noise(1, MOST);
-    let mut written = 0;
-    let error = loop {
-        match put(&file, &way, written, &bytes).unwrap() {
-            Ok(len) => written += len,
-            Err(error) => break error,
-        }
-        assert!(written < 48 << 20, "more than there is");
-    };
-    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
-    // What was written is there, and what goes makes room.
-    for at in (0..written).step_by(MOST) {
-        assert!(get(&way, at, MOST).unwrap().unwrap() == bytes);
-    }
-    file.set_size(MOST as u64).unwrap();
-    file.sync().unwrap();
-    put(&file, &way, MOST as u64, &bytes).unwrap().unwrap();
-    file.sync().unwrap();
-    assert!(fs::read(&path).unwrap() == [bytes.as_slice(), &bytes].concat());
-    drop((way, file));
-    place.pfs(&["stop", "scratch"]);
-    drop(disks);
 }
 
 #[test]

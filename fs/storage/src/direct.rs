@@ -97,7 +97,7 @@ impl Direct {
     }
 
     /// Writes to the same open file as [`File::write_at`] does; none where that has to do it, also
-    /// if something has been written.
+    /// if something has been written, and where there is no space for all: the kernel says why.
     pub fn write_at(&self, file: &File, offset: u64, pieces: &[Slice]) -> Option<io::Result<u64>> {
         if is_size_limited() {
             return None;
@@ -153,6 +153,7 @@ impl Direct {
                 let request = Request {
                     writes: written.is_some(),
                     maps: false,
+                    follows: sent > 0,
                     thread,
                     offset: at,
                     len: len as u32,
@@ -183,6 +184,7 @@ impl Direct {
                     after((place * MOST) as i64, len as usize);
                     done += u64::from(len);
                     goes_on = len as usize == asked;
+                    is_refused = written.is_some() && !goes_on;
                 }
                 Answer::Failed(errno) => {
                     error = Some(io::Error::from_raw_os_error(errno));

@@ -151,6 +151,44 @@ impl Store {
         self.charge(attr.uid, attr.gid, Amount { bytes, files: 0 })
     }
 
+    /// Adds what the owner of a file is going to have when as many of `len` bytes are written as
+    /// that one may have; returns how many.
+    ///
+    /// # Errors
+    /// When there is no room for any.
+    pub(crate) fn charge_some(
+        &self,
+        ino: u64,
+        data: &FileData,
+        offset: u64,
+        len: usize,
+    ) -> Result<usize> {
+        match self.charge_write(ino, data, offset, len as u64) {
+            Err(Fault::OverQuota) => {}
+            charged => return charged.map(|()| len),
+        }
+        let attr = self.read_names().get(ino)?.attr;
+        let room = lock(&self.quotas.owners).room(&[Owner::User(attr.uid), Owner::Group(attr.gid)]);
+        // Blocks that the bytes touch, of which the first `fits` have room, and `too_many` not.
+        let block = BLOCK as u64;
+        let first = offset / block;
+        let part = |blocks: u64| ((first + blocks) * block).saturating_sub(offset);
+        let (mut fits, mut too_many) = (0, (offset + len as u64).div_ceil(block) - first);
+        while fits + 1 < too_many {
+            let middle = fits.midpoint(too_many);
+            match self.growth(data, offset, part(middle)) <= room {
+                true => fits = middle,
+                false => too_many = middle,
+            }
+        }
+        let part = part(fits);
+        if part == 0 {
+            return Err(Fault::OverQuota);
+        }
+        self.charge_write(ino, data, offset, part)?;
+        Ok(part as usize)
+    }
+
     /// Bytes by which the blocks of a file grow, at most, when it is written.
     fn growth(&self, data: &FileData, offset: u64, len: u64) -> u64 {
         let block = BLOCK as u64;

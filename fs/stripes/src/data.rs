@@ -14,7 +14,7 @@ use margay_core_stripes::{BLOCK, Layout};
 use crate::array::lock;
 use crate::change::{Change, RowRef};
 use crate::fault::{Fault, Result};
-use crate::file::{FileData, Partial, Rows};
+use crate::file::{FileData, Partial, Rows, Undo};
 use crate::names::{read, write};
 use crate::store::Store;
 
@@ -160,26 +160,56 @@ impl Store {
         Ok(())
     }
 
-    /// Writes all of the bytes to `offset` and on.
+    /// Writes bytes to `offset` and on; fewer than all where there is no space for more, or where
+    /// the owner of the file may have no more.
     ///
     /// # Errors
-    /// When there is no space, or too few directories are left.
-    pub fn write(&self, ino: u64, offset: u64, bytes: &[u8]) -> Result<()> {
+    /// When nothing was written: there is no space, or too few directories are left.
+    pub fn write(&self, ino: u64, offset: u64, bytes: &[u8]) -> Result<usize> {
         let data = self.file(ino)?;
         self.requests.fetch_add(1, Ordering::Relaxed);
-        self.charge_write(ino, &data, offset, bytes.len() as u64)?;
-        self.with_room(|| self.try_write(ino, &data, offset, bytes))?;
-        if self.waiting.load(Ordering::Relaxed) > MOST_WAITING {
-            self.write_out_all()?;
+        let end = offset.checked_add(bytes.len() as u64);
+        let end = end.filter(|end| *end <= MOST_SIZE).ok_or(Fault::TooLarge)?;
+        // What others wrote may be what fails here, so it comes first: nothing is written then.
+        let is_too_much = || self.waiting.load(Ordering::Relaxed) > MOST_WAITING;
+        if is_too_much() {
+            self.write_out_all()
+                .or_else(|fault| if is_too_much() { Err(fault) } else { Ok(()) })?;
         }
-        self.commit_if_many()
+        self.commit_if_many()?;
+        let len = self.charge_some(ino, &data, offset, bytes.len())?;
+        let _writing = data.writers.begin(offset, end);
+        let mut done = 0;
+        let mut write = || self.write_parts(ino, &data, offset, &bytes[..len], &mut done);
+        let written = match write() {
+            // What was freed is free then.
+            Err(Fault::NoSpace) => self.make_room().and_then(|()| write()),
+            written => written,
+        };
+        match written {
+            Err(fault) if done == 0 => Err(fault),
+            _ => Ok(done),
+        }
     }
 
-    /// Writes all of the bytes behind the end, as no other append does at the same time.
+    /// Writes all of the bytes.
     ///
     /// # Errors
-    /// When there is no space, or too few directories are left.
-    pub fn append(&self, ino: u64, bytes: &[u8]) -> Result<()> {
+    /// When not all of them could be written.
+    pub fn write_all(&self, ino: u64, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            done += self.write(ino, offset + done as u64, &bytes[done..])?;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes behind the end, as no other append does at the same time; fewer than all as
+    /// [`Store::write`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn append(&self, ino: u64, bytes: &[u8]) -> Result<usize> {
         let data = self.file(ino)?;
         let _appending = lock(&data.appending);
         self.write(ino, data.size.load(Ordering::SeqCst), bytes)
@@ -196,30 +226,37 @@ impl Store {
         }
     }
 
-    fn try_write(&self, ino: u64, data: &FileData, offset: u64, bytes: &[u8]) -> Result<()> {
-        let end = offset.checked_add(bytes.len() as u64);
-        let end = end.filter(|end| *end <= MOST_SIZE).ok_or(Fault::TooLarge)?;
-        let _writing = data.writers.begin(offset, end);
+    /// Writes what is not `done` yet of the bytes for `offset`, and counts it.
+    fn write_parts(
+        &self,
+        ino: u64,
+        data: &FileData,
+        offset: u64,
+        bytes: &[u8],
+        done: &mut usize,
+    ) -> Result<()> {
         let layout = read(data).layout;
         let row_bytes = layout.row_bytes();
-        let mut at = offset;
-        let mut rest = bytes;
-        while !rest.is_empty() {
+        let mut most = (MOST_AT_ONCE / row_bytes).max(1);
+        while *done < bytes.len() {
+            let at = offset + *done as u64;
+            let rest = &bytes[*done..];
             let row = at / row_bytes as u64;
             let within = (at % row_bytes as u64) as usize;
-            let len = if within == 0 && rest.len() >= row_bytes {
-                let most = (MOST_AT_ONCE / row_bytes).max(1);
-                let count = (rest.len() / row_bytes).min(most);
-                let len = count * row_bytes;
-                self.write_full(ino, data, &layout, row, &rest[..len])?;
-                len
-            } else {
+            if within > 0 || rest.len() < row_bytes {
                 let len = (row_bytes - within).min(rest.len());
                 self.write_part(ino, data, row, within, &rest[..len])?;
-                len
-            };
-            at += len as u64;
-            rest = &rest[len..];
+                *done += len;
+                continue;
+            }
+            let count = (rest.len() / row_bytes).min(most);
+            let len = count * row_bytes;
+            match self.write_full(ino, data, &layout, row, &rest[..len]) {
+                Ok(()) => *done += len,
+                // Some of the rows may find space.
+                Err(Fault::NoSpace) if count > 1 => most = count / 2,
+                Err(fault) => return Err(fault),
+            }
         }
         Ok(())
     }
@@ -237,22 +274,22 @@ impl Store {
         if rows.is_gone {
             return Err(Fault::Missing);
         }
-        self.put_partial(ino, &mut rows, row, from, bytes)?;
-        let layout = rows.layout;
-        let row_bytes = layout.row_bytes();
-        let end = row * row_bytes as u64 + (from + bytes.len()) as u64;
-        data.size.fetch_max(end, Ordering::SeqCst);
-        self.stamp(data);
-        while rows.partial.len() > MOST_PARTIAL {
+        while rows.partial.len() >= MOST_PARTIAL && !rows.partial.contains_key(&row) {
             let Some(first) = rows.partial.keys().next().copied() else {
                 break;
             };
             self.write_out_row(ino, data, &mut rows, first)?;
         }
-        let Some(partial) = rows.partial.get_mut(&row) else {
-            return Ok(());
-        };
-        let Some(whole) = partial.take_whole(row_bytes) else {
+        let layout = rows.layout;
+        let row_bytes = layout.row_bytes();
+        let undo = Undo::of(rows.partial.get(&row), from, bytes.len(), row_bytes);
+        self.put_partial(ino, &mut rows, row, from, bytes)?;
+        let end = row * row_bytes as u64 + (from + bytes.len()) as u64;
+        data.size.fetch_max(end, Ordering::SeqCst);
+        self.stamp(data);
+        let partial = rows.partial.get_mut(&row);
+        let Some(whole) = partial.and_then(|partial| partial.take_whole(row_bytes)) else {
+            data.written.fetch_max(end, Ordering::SeqCst);
             return Ok(());
         };
         rows.partial.remove(&row);
@@ -261,17 +298,20 @@ impl Store {
         let whole = Arc::new(whole);
         rows.landing.insert(row, Arc::clone(&whole));
         drop(rows);
-        self.land(ino, data, &layout, row, &whole)
+        self.land(ino, data, &layout, row, (&whole, &undo))?;
+        data.written.fetch_max(end, Ordering::SeqCst);
+        Ok(())
     }
 
-    /// Writes a complete row while the file is not locked.
+    /// Writes a complete row while the file is not locked. Where that fails, what completed it is
+    /// taken back.
     fn land(
         &self,
         ino: u64,
         data: &FileData,
         layout: &Layout,
         row: u64,
-        whole: &Arc<Vec<u8>>,
+        (whole, undo): (&Arc<Vec<u8>>, &Undo),
     ) -> Result<()> {
         let stored = self.store_rows(layout, &[whole]);
         let mut rows = write(data);
@@ -293,17 +333,34 @@ impl Store {
                 lock(&self.slots).free([stored.slot]);
                 Ok(())
             }
-            Err(fault) => {
-                if is_newest {
-                    // It goes on waiting, below what came meanwhile.
-                    let mut bytes = whole.to_vec();
-                    if let Some(newer) = rows.partial.get(&row) {
-                        newer.overlay(0, &mut bytes);
-                    }
-                    self.put_partial(ino, &mut rows, row, 0, &bytes)?;
-                }
+            Err(fault) if is_newest => {
+                // The others go on waiting, below what came meanwhile.
+                let newer = rows.partial.remove(&row).unwrap_or_default();
+                let before = newer.cost() as u64;
+                let older = undo.apply(whole, newer);
+                self.waiting
+                    .fetch_add(older.cost() as u64, Ordering::Relaxed);
+                self.waiting.fetch_sub(before, Ordering::Relaxed);
+                rows.partial.insert(row, older);
+                lock(&self.unwritten).insert(ino);
+                self.shorten(ino, data, &rows);
                 Err(fault)
             }
+            // It was stored with what came meanwhile, or goes on waiting with that.
+            Err(_) if !rows.is_gone => Ok(()),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Ends a file where what was written does.
+    fn shorten(&self, ino: u64, data: &FileData, rows: &Rows) {
+        let row_bytes = rows.layout.row_bytes() as u64;
+        let landing = rows.landing.keys().next_back();
+        let landing = landing.map_or(0, |row| (row + 1) * row_bytes);
+        let end = data.written.load(Ordering::SeqCst).max(landing);
+        if data.size.fetch_min(end, Ordering::SeqCst) > end {
+            data.logged_size.fetch_min(end, Ordering::SeqCst);
+            self.push(&[self.new_size(ino, data, rows, 0)], vec![]);
         }
     }
 
@@ -398,6 +455,7 @@ impl Store {
         }
         let end = row * row_bytes as u64 + bytes.len() as u64;
         data.size.fetch_max(end, Ordering::SeqCst);
+        data.written.fetch_max(end, Ordering::SeqCst);
         self.stamp(data);
         let size = self.new_size(ino, data, &rows, end);
         self.push(&[placed.change, size], placed.freed);
@@ -488,8 +546,8 @@ impl Store {
             return Err(Fault::TooLarge);
         }
         let data = self.file(ino)?;
-        self.with_room(|| self.try_set_size(ino, &data, size))?;
-        self.commit_if_many()
+        self.commit_if_many()?;
+        self.with_room(|| self.try_set_size(ino, &data, size))
     }
 
     fn try_set_size(&self, ino: u64, data: &FileData, size: u64) -> Result<()> {
@@ -522,6 +580,7 @@ impl Store {
             changes.push(Change::Cut(ino, first));
         }
         data.size.store(size, Ordering::SeqCst);
+        data.written.store(size, Ordering::SeqCst);
         self.stamp(data);
         if size < before {
             data.logged_size.fetch_min(size, Ordering::SeqCst);

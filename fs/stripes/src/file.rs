@@ -22,6 +22,9 @@ pub const MOST_RANGES: usize = 256;
 #[derive(Debug)]
 pub struct FileData {
     pub size: AtomicU64,
+    /// The end of what was written, which is not behind the size: where a row that a write has
+    /// completed finds no space, the file ends here again.
+    pub written: AtomicU64,
     /// The size as of the last change in the log: that of the rows that are written.
     pub logged_size: AtomicU64,
     /// Time of the last write, nanoseconds since 1970.
@@ -43,6 +46,7 @@ impl FileData {
     pub fn new(layout: Layout, size: u64, mtime: i64) -> FileData {
         FileData {
             size: AtomicU64::new(size),
+            written: AtomicU64::new(size),
             logged_size: AtomicU64::new(size),
             mtime: AtomicI64::new(mtime),
             ctime: AtomicI64::new(0),
@@ -207,6 +211,48 @@ impl Partial {
     }
 }
 
+/// What a write replaces of a row that waits: it is there again where the row finds no space.
+pub struct Undo {
+    from: usize,
+    to: usize,
+    before: Vec<(usize, Vec<u8>)>,
+}
+
+impl Undo {
+    /// For a write that may complete a row of `row_bytes`.
+    pub fn of(partial: Option<&Partial>, from: usize, len: usize, row_bytes: usize) -> Undo {
+        let to = from + len;
+        let mut before = Vec::new();
+        let all: usize = partial.map_or(0, |partial| partial.ranges.values().map(Vec::len).sum());
+        // Otherwise it is not complete then.
+        let partial = partial.filter(|_| all + len >= row_bytes);
+        for (start, bytes) in partial
+            .iter()
+            .flat_map(|partial| partial.ranges.range(..to))
+        {
+            let (first, last) = ((*start).max(from), (start + bytes.len()).min(to));
+            if first < last {
+                before.push((first, bytes[first - start..last - start].to_vec()));
+            }
+        }
+        Undo { from, to, before }
+    }
+
+    /// What waits of a row without the write that completed it, below what is newer than it.
+    pub fn apply(&self, whole: &[u8], newer: Partial) -> Partial {
+        let mut partial = Partial::default();
+        partial.put(0, &whole[..self.from]);
+        partial.put(self.to, &whole[self.to..]);
+        for (at, bytes) in &self.before {
+            partial.put(*at, bytes);
+        }
+        for (at, bytes) in newer.ranges {
+            partial.put(at, &bytes);
+        }
+        partial
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,6 +279,25 @@ mod tests {
         row.put(0, &[4; 100]);
         assert_eq!(row.take_whole(100), Some(vec![4; 100]));
         assert_eq!((row.cost(), row.take_whole(0)), (0, None));
+    }
+
+    #[test]
+    fn what_completed_a_row_is_taken_back() {
+        let mut row = Partial::default();
+        row.put(0, &[1; 20]);
+        row.put(30, &[1; 70]);
+        let undo = Undo::of(Some(&row), 10, 30, 100);
+        row.put(10, &[2; 30]);
+        let whole = row.take_whole(100).expect("it is complete");
+        let mut newer = Partial::default();
+        newer.put(90, &[3; 5]);
+        let row = undo.apply(&whole, newer);
+        assert!(row.covers(0, 20) && !row.covers(19, 21) && !row.covers(29, 31));
+        let mut seen = [9; 100];
+        row.overlay(0, &mut seen);
+        let expected = [(1, 20), (9, 10), (1, 60), (3, 5), (1, 5)];
+        let expected = expected.map(|(byte, len)| vec![byte; len]).concat();
+        assert_eq!(seen.as_slice(), expected);
     }
 
     #[test]

@@ -33,6 +33,7 @@ impl Store {
             return Err(Fault::Invalid);
         }
         let data = self.file(ino)?;
+        self.commit_if_many()?;
         match how {
             Allocating::Space { grows } => {
                 if self.usage().free < len {
@@ -50,7 +51,7 @@ impl Store {
                 }
             }
         }
-        self.commit_if_many()
+        Ok(())
     }
 
     /// Makes a file at least this long.
@@ -59,6 +60,7 @@ impl Store {
         if rows.is_gone {
             return Err(Fault::Missing);
         }
+        data.written.fetch_max(end, Ordering::SeqCst);
         if data.size.fetch_max(end, Ordering::SeqCst) < end {
             self.stamp(data);
             let size = self.new_size(ino, data, &rows, 0);

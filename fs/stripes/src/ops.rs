@@ -155,15 +155,14 @@ impl Store {
     pub fn make(&self, folder: u64, name: &[u8], how: &Making) -> Result<Known> {
         let mut how = how.clone();
         how.now = self.now();
+        self.commit_if_many()?;
         let group = self.read_names().group_of_new(folder, how.gid)?;
         self.charge_file(how.uid, group)?;
-        let known = self.change(|names, changes| {
+        self.change(|names, changes| {
             let ino = names.make(folder, name, &how, changes)?;
             pin(names, ino);
             known(names, ino)
-        })?;
-        self.commit_if_many()?;
-        Ok(known)
+        })
     }
 
     /// Gives a file another name. The caller gets a reference.

@@ -165,6 +165,20 @@ impl Owners {
         }
         fits
     }
+
+    /// Bytes that all of these may still get.
+    pub(crate) fn room(&self, owners: &[Owner]) -> u64 {
+        let limited = owners
+            .iter()
+            .filter_map(|owner| self.limits.get_key_value(owner));
+        let room = limited
+            .filter(|(_, limit)| limit.bytes > 0)
+            .map(|(owner, limit)| {
+                let used = self.used.get(owner).map_or(0, |used| used.bytes);
+                limit.bytes.saturating_sub(used)
+            });
+        room.min().unwrap_or(u64::MAX)
+    }
 }
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ fn write(
     contents[at..at + bytes.len()].copy_from_slice(&bytes);
     // Noted before it is tried: a write that fails may have been done in part.
     expected.since.push(Some(contents));
-    store.write(ino, at as u64, &bytes)
+    store.write_all(ino, at as u64, &bytes)
 }
 
 fn cut(

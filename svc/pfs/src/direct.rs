@@ -337,6 +337,7 @@ impl Direct {
             user,
             process,
             memory,
+            is_short: false,
             // Who is somebody else could change bytes between their checksum and the disk.
             own: (user != margay_sys_os::port::user()).then(Vec::new),
         };
@@ -373,6 +374,8 @@ struct Served<'a> {
     user: u32,
     process: u32,
     memory: Mem,
+    /// Whether the last write was not done as a whole.
+    is_short: bool,
     /// Where the bytes of another user are meanwhile.
     own: Option<Vec<u8>>,
 }
@@ -401,8 +404,13 @@ impl Served<'_> {
         if !*is_open || self.guest.is_over.load(Ordering::SeqCst) {
             return Answer::Refused;
         }
-        let done = if writes {
-            self.write(request)
+        let done = if writes && request.follows && self.is_short {
+            // It was on its way when the request before it could not be done as a whole.
+            return Answer::Done(0);
+        } else if writes {
+            let done = self.write(request);
+            self.is_short = !matches!(&done, Ok(done) if done.len == len as usize);
+            done
         } else {
             self.read(request)
         };
@@ -445,16 +453,16 @@ impl Served<'_> {
         let (at, len) = (i64::from(request.place) * MOST as i64, request.len as usize);
         let (store, ino) = (&self.direct.store, self.guest.ino);
         let size = store.getattr(ino)?.attr.size;
-        match &mut self.own {
+        let len = match &mut self.own {
             None => self
                 .memory
                 .with_bytes(at, len, |bytes| store.write(ino, request.offset, bytes))?,
             Some(own) => {
                 own.resize(len.max(own.len()), 0);
                 self.memory.read(at, &mut own[..len]);
-                store.write(ino, request.offset, &own[..len])?;
+                store.write(ino, request.offset, &own[..len])?
             }
-        }
+        };
         // As the kernel asks for it where who writes is not root.
         if self.user != 0 {
             store.kill_ids(ino)?;

@@ -174,9 +174,6 @@ const NO_ACCESS_TIME: i32 = 0o1_000_000;
 /// The flag of an open file that must be new.
 const EXCLUSIVE: i32 = 0o200;
 
-/// The flag of an open file that is written at its end.
-const AT_END: i32 = 0o2000;
-
 impl Filesystem for Mounted {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let wanted = [
@@ -471,20 +468,9 @@ impl Filesystem for Mounted {
         reply: ReplyWrite,
     ) {
         self.count(request, Kind::Write(data.len()));
-        // The kernel knows the end of the file as it was: another host, or a program past the
-        // kernel, may have moved it. What was mapped has a place.
-        let is_at_end = flags.0 & AT_END != 0
-            && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE)
-            && (self.shared.is_some() || self.is_direct(ino.0));
-        let mut done = match is_at_end {
-            true => self.store.append(ino.0, data),
-            false => self.store.write(ino.0, offset, data),
-        };
-        if done.is_ok() && write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-            done = self.store.kill_ids(ino.0);
-        }
+        let done = self.put(ino.0, offset, data, (write_flags, flags));
         match done {
-            Ok(()) => reply.written(data.len() as u32),
+            Ok(len) => reply.written(len as u32),
             Err(fault) => reply.error(errno(fault)),
         }
     }

@@ -69,6 +69,9 @@ pub struct Request {
     /// Whether a write is always answered with [`Answer::Grown`] where the file has grown: the
     /// program itself may map it.
     pub maps: bool,
+    /// Whether it goes on where the request before it ends: a write is not done then if that one
+    /// was not done as a whole.
+    pub follows: bool,
     /// The thread that waits, by the kernel's number.
     pub thread: u32,
     pub offset: u64,
@@ -81,7 +84,7 @@ impl Request {
     #[must_use]
     pub fn to_bytes(self) -> [u8; REQUEST] {
         let mut bytes = [0; REQUEST];
-        bytes[0] = u8::from(self.writes) | u8::from(self.maps) << 1;
+        bytes[0] = u8::from(self.writes) | u8::from(self.maps) << 1 | u8::from(self.follows) << 2;
         bytes[4..8].copy_from_slice(&self.thread.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.offset.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.len.to_le_bytes());
@@ -97,10 +100,11 @@ impl Request {
             Some(u32::from_le_bytes(*word))
         };
         let (kind, len, place) = (word(0)?, word(16)?, word(20)?);
-        let is_one = kind < 4 && len as usize <= MOST && (place as usize) < PLACES;
+        let is_one = kind < 8 && len as usize <= MOST && (place as usize) < PLACES;
         is_one.then_some(Request {
             writes: kind & 1 != 0,
             maps: kind & 2 != 0,
+            follows: kind & 4 != 0,
             thread: word(4)?,
             offset: u64::from_le_bytes(*bytes.get(8..)?.first_chunk()?),
             len,
@@ -114,9 +118,9 @@ const GROWN: i32 = -2;
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// This many bytes were read, or all were written.
+    /// This many bytes were read or written.
     Done(u32),
-    /// All were written, and the file is longer than the kernel knows, while others have it open:
+    /// They were written, and the file is longer than the kernel knows, while others have it open:
     /// the program has to ask the kernel for its size before it goes on.
     Grown(u32),
     /// An error of the system.
@@ -174,6 +178,7 @@ mod tests {
         let request = Request {
             writes: true,
             maps: false,
+            follows: true,
             thread: 77,
             offset: 1 << 40,
             len: MOST as u32,
@@ -184,7 +189,7 @@ mod tests {
         // Another kind, more bytes than there may be, a place that is not there.
         for at in [0, 1, 16, 20] {
             let mut other = bytes;
-            other[at] |= 6;
+            other[at] |= 10;
             assert_eq!(Request::from_bytes(&other), None);
         }
         let (grown, failed) = (Answer::Grown(9), Answer::Failed(28));

@@ -56,6 +56,7 @@ impl Names {
             Change::Size(ino, size, mtime) => {
                 if let Ok(data) = self.file(ino) {
                     data.size.store(size, Ordering::SeqCst);
+                    data.written.store(size, Ordering::SeqCst);
                     data.logged_size.store(size, Ordering::SeqCst);
                     data.mtime.store(mtime, Ordering::SeqCst);
                     data.ctime.fetch_max(mtime, Ordering::SeqCst);

@@ -3,12 +3,15 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fuser::{FileHandle, INodeNo, LockOwner, Notifier, Request};
+use fuser::{FileHandle, INodeNo, LockOwner, Notifier, OpenFlags, Request, WriteFlags};
 use margay_fs_storage::direct::wire::{INVITATION, INVITES};
 
 use super::{KEPT, Mounted};
 use crate::direct::Direct;
 use crate::near::Near;
+
+/// The flag of an open file that is written at its end.
+const AT_END: i32 = 0o2000;
 
 /// What lets programs past the kernel, and what lets the kernel forget what it knows.
 pub struct Way {
@@ -63,6 +66,34 @@ impl Mounted {
         if let (Some(way), None) = (&self.direct, owner) {
             way.direct.cached(ino.0);
         }
+    }
+
+    /// Writes what the kernel has for an open file; returns how much.
+    pub(super) fn put(
+        &self,
+        ino: u64,
+        offset: u64,
+        data: &[u8],
+        (write_flags, flags): (WriteFlags, OpenFlags),
+    ) -> margay_fs_stripes::Result<usize> {
+        // The kernel knows the end of the file as it was: another host, or a program past the
+        // kernel, may have moved it. What was mapped has a place.
+        let is_at_end = flags.0 & AT_END != 0
+            && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE)
+            && (self.shared.is_some() || self.is_direct(ino));
+        let mut done = if is_at_end {
+            self.store.append(ino, data)
+        } else if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            // Nobody asks what became of a part of what was mapped.
+            let all = self.store.write_all(ino, offset, data);
+            all.map(|()| data.len())
+        } else {
+            self.store.write(ino, offset, data)
+        };
+        if done.is_ok() && write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            done = self.store.kill_ids(ino).and(done);
+        }
+        done
     }
 
     /// What a program gets that asks, by a number and for some bytes, to be let in.

@@ -1,0 +1,117 @@
+//! A parallel file system on full disks and at the end of quotas: a write says how much it has
+//! written, through the kernel and past it, and the file has that and nothing more.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use margay_sys_os::port::user;
+use margay_tests::jobs::Built;
+use margay_tests::pfs::{Disk, Place, said};
+use margay_tests::{command, run, stage};
+
+/// Bytes of each of the disks.
+const DISK: u64 = 24 << 20;
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// Errors of Linux.
+const NO_SPACE: u64 = 28;
+const OVER_QUOTA: u64 = 122;
+
+/// Four small disks, with a file system on them that is mounted. Only root can make them.
+fn small(parity: &str) -> Option<(Vec<Disk>, Place)> {
+    if user() != 0 {
+        eprintln!("not run: only root can make small disks");
+        return None;
+    }
+    let place = Place::new()?;
+    let disks = NAMES.map(|name| Disk::new(&place, name, DISK));
+    let [a, b, c, d] = &NAMES.map(|name| format!("{name}/d"));
+    place.pfs(&["create", "scratch", a, b, c, d, "--parity", parity]);
+    place.pfs(&["mount", "scratch", "mnt"]);
+    Some((disks.into(), place))
+}
+
+/// Writes a file of the mount until there is an error; returns its length and the error.
+fn fill(place: &Place, name: &str, is_direct: bool, piece: usize, most: u64) -> (u64, u64) {
+    let built = Built::plain("pfs/full.c", &["-D_GNU_SOURCE"]);
+    let mut program = command("env", 120);
+    if is_direct {
+        let library = stage().join("lib/pfs/libmargay_pfs.so.1");
+        program.arg(format!("LD_PRELOAD={}", library.display()));
+        program.arg("MARGAY_PFS_DIRECT=1");
+    }
+    program.arg(built.path()).arg(place.mount().join(name));
+    let output = run(program.args([piece.to_string(), most.to_string()]));
+    assert!(output.status.success(), "{}", said(&output));
+    let said = String::from_utf8(output.stdout).unwrap();
+    let (end, error) = said.split_once(' ').unwrap();
+    (end.parse().unwrap(), error.parse().unwrap())
+}
+
+#[test]
+fn a_full_disk_ends_a_file_with_what_was_written() {
+    for (parity, is_direct, piece) in [
+        ("0", false, 7001),
+        ("0", true, 5_000_003),
+        ("1", false, 5_000_003),
+        ("1", true, 7001),
+        ("2", false, 300_000),
+        ("2", true, 2_500_000),
+    ] {
+        let Some((_disks, place)) = small(parity) else {
+            return;
+        };
+        let what = format!("{parity} {is_direct} {piece}");
+        // Something that can go afterwards.
+        fs::write(place.mount().join("other"), vec![1; 4 << 20]).unwrap();
+        let (end, error) = fill(&place, "file", is_direct, piece, 1 << 30);
+        assert_eq!(error, NO_SPACE, "{what}");
+        let data = 4 - parity.parse::<u64>().unwrap();
+        assert!(end > data * DISK / 2 && end < data * DISK, "{what}: {end}");
+        // What goes makes room, for what waits in memory and for more.
+        fs::remove_file(place.mount().join("other")).unwrap();
+        let file = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(place.mount().join("file"))
+            .unwrap();
+        file.sync_all().unwrap();
+        // Nothing is behind the end, also when the file is longer.
+        file.set_len(end + 4096).unwrap();
+        let mut behind = [1; 4096];
+        file.read_exact_at(&mut behind, end).unwrap();
+        assert_eq!(behind, [0; 4096], "{what}");
+        file.set_len(end).unwrap();
+        let more = end + (1 << 20);
+        assert_eq!(fill(&place, "file", is_direct, piece, more), (more, 0));
+        drop(file);
+        place.pfs(&["stop", "scratch"]);
+        place.pfs(&["mount", "scratch", "mnt"]);
+        // It reads all of it.
+        assert_eq!(fill(&place, "file", false, 1 << 20, more), (more, 0));
+        place.pfs(&["check", "scratch"]);
+        place.pfs(&["stop", "scratch"]);
+    }
+}
+
+#[test]
+fn a_quota_ends_a_file_with_what_was_written() {
+    for parity in ["0", "1", "2"] {
+        let Some((_disks, place)) = small(parity) else {
+            return;
+        };
+        place.pfs(&["quota", "scratch", "--user", "root", "--space", "5M"]);
+        for is_direct in [false, true] {
+            for piece in [7001, 300_000, 2_500_000] {
+                let (end, error) = fill(&place, "file", is_direct, piece, 1 << 30);
+                let what = format!("{parity} {is_direct} {piece}: {end} {error}");
+                assert_eq!(error, OVER_QUOTA, "{what}");
+                assert_eq!(end, 5 << 20, "{what}");
+                fs::remove_file(place.mount().join("file")).unwrap();
+            }
+        }
+        place.pfs(&["stop", "scratch"]);
+    }
+}
