@@ -119,6 +119,11 @@ fn two_directories_are_replaced_at_once_and_scrub_mends_a_scrambled_one() {
     }
     assert!(fs::read(mnt.join("file")).unwrap() == bytes);
     place.pfs(&["replace", "scratch", "d1", "n1"]);
+    // It waits for what it rebuilds, though another one has no replacement yet.
+    place.refused(&["rebuild", "scratch", "--wait"], "replace scratch");
+    let status = place.pfs(&["status", "scratch"]);
+    let is = |how, name| status.contains(&format!("  {how:13} {}\n", place.path(name).display()));
+    assert!(is("good", "n1") && is("failed", "d3"), "{status}");
     place.pfs(&["replace", "scratch", "d3", "n3"]);
     place.pfs(&["rebuild", "scratch", "--wait"]);
     place.pfs(&["check", "scratch"]);

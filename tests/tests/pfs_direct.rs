@@ -591,3 +591,23 @@ fn another_user_comes_in_by_its_own_files_only() {
     drop(file);
     place.pfs(&["stop", "scratch"]);
 }
+
+#[test]
+fn a_mount_that_only_open_files_keep_is_not_there() {
+    let Some(place) = mounted("1") else { return };
+    let mut file = fs::File::create(place.mount().join("file")).unwrap();
+    let lazily = ["-c", "fusermount3 -uz mnt || umount -l mnt"];
+    tool("sh", &lazily, place.folder.path());
+    let used = "was unmounted while programs used it";
+    let status = place.pfs(&["status", "scratch"]);
+    assert!(
+        status.contains("\nnot mounted; ") && status.contains(used),
+        "{status}"
+    );
+    place.refused(&["mount", "scratch", "mnt"], used);
+    file.write_all(b"still here").unwrap();
+    drop(file);
+    place.pfs(&["mount", "scratch", "mnt"]);
+    assert_eq!(fs::read(place.mount().join("file")).unwrap(), b"still here");
+    place.pfs(&["stop", "scratch"]);
+}

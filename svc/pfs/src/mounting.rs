@@ -32,6 +32,13 @@ fn wait_until(within: Duration, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// What keeps a mount that is nowhere any more.
+fn still_used(path: &str) -> String {
+    format!(
+        "{path} was unmounted while programs used it, and they still do; end the programs that have files there"
+    )
+}
+
 /// A mount on this host.
 struct Mount {
     path: String,
@@ -109,8 +116,7 @@ impl Service {
     fn has_ended(&self, mount: &Mount) -> bool {
         let end = Instant::now() + UNMOUNTED_WITHIN;
         while !mount.thread.is_finished() {
-            let is_there = mounts::of(&self.name).contains(&PathBuf::from(&mount.path));
-            if is_there || Instant::now() > end {
+            if self.is_there(mount) || Instant::now() > end {
                 return false;
             }
             std::thread::sleep(4 * LOOK_EVERY);
@@ -125,6 +131,10 @@ impl Service {
             let _ = there.thread.join();
         }
         let path = match (&mounts.own, mounts.shares.first()) {
+            (Some(there), _) if !self.is_there(there) => {
+                let used = still_used(&there.path);
+                return Err(format!("cannot mount '{}' again: {used}", self.name));
+            }
             (Some(there), _) => &there.path,
             (None, Some(_)) => &mounts.path,
             (None, None) => return Ok(()),
@@ -202,12 +212,20 @@ impl Service {
         });
     }
 
+    /// Whether a mount is where it was, and not only kept by programs that still use it.
+    fn is_there(&self, mount: &Mount) -> bool {
+        mounts::of(&self.name).contains(&PathBuf::from(&mount.path))
+    }
+
     /// Where it is mounted, in words.
-    pub(crate) fn mounted_at(&self) -> Option<String> {
+    pub(crate) fn mounted_at(&self) -> String {
         let mut mounts = self.mounts();
         mounts.own.take_if(|mount| mount.thread.is_finished());
         if let Some(own) = &mounts.own {
-            return Some(own.path.clone());
+            return match self.is_there(own) {
+                true => format!("mounted at {}", own.path),
+                false => format!("not mounted; {}", still_used(&own.path)),
+            };
         }
         let hosts: Vec<String> = (mounts.shares.iter())
             .map(|share| match share.is_up() {
@@ -215,7 +233,10 @@ impl Service {
                 false => format!("{} (no connection)", share.host),
             })
             .collect();
-        (!hosts.is_empty()).then(|| format!("{} on {}", mounts.path, hosts.join(", ")))
+        match hosts.is_empty() {
+            true => "not mounted".into(),
+            false => format!("mounted at {} on {}", mounts.path, hosts.join(", ")),
+        }
     }
 
     pub(crate) fn unmount(&self, is_lazy: bool) -> Result<(), String> {
@@ -226,6 +247,10 @@ impl Service {
         let Some(there) = mounts.own.as_ref().filter(|mount| !self.has_ended(mount)) else {
             return Err(format!("'{}' is not mounted", self.name));
         };
+        if !self.is_there(there) {
+            let used = still_used(&there.path);
+            return Err(format!("cannot end the mount of '{}': {used}", self.name));
+        }
         mounts::unmount(Path::new(&there.path), is_lazy).map_err(|reason| {
             format!(
                 "cannot unmount {}: {reason}; end what uses it, `fuser -m {}` shows that",

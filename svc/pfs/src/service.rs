@@ -235,8 +235,7 @@ impl Service {
         let failed = lock(&self.rebuild_failed).clone();
         let events: Vec<String> = lock(&self.events).iter().cloned().collect();
         let spares = registry::find(&self.name).map_or(vec![], |known| known.spares);
-        let mounted = mounted.as_deref();
-        show::status(&self.store, mounted, failed.as_deref(), &events, &spares)
+        show::status(&self.store, &mounted, failed.as_deref(), &events, &spares)
             + &quotas::lines(&self.store, false)
     }
 

@@ -97,7 +97,7 @@ pub fn walk_failed(what: &str, fault: Fault) -> String {
 #[must_use]
 pub fn status(
     store: &Store,
-    mounted: Option<&str>,
+    mounted: &str,
     rebuild_failed: Option<&str>,
     events: &[String],
     spares: &[String],
@@ -115,10 +115,7 @@ pub fn status(
         bytes(state.current.unit_bytes as u64),
         factor(&state.current)
     );
-    let _ = match mounted {
-        Some(path) => writeln!(text, "mounted at {path}"),
-        None => writeln!(text, "not mounted"),
-    };
+    let _ = writeln!(text, "{mounted}");
     let _ = writeln!(
         text,
         "{} of {} free, {} files",
