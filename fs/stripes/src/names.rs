@@ -31,8 +31,8 @@ const MOST_TARGET: usize = 4095;
 /// Most links to a file, and most subdirectories.
 const MOST_LINKS: u32 = 1 << 20;
 
-/// Most bytes of all extended attributes of an inode, names included.
-const MOST_ATTRIBUTES: usize = 64 << 10;
+/// Most bytes of all extended attributes of an inode, names included. One may have 64 KiB.
+const MOST_ATTRIBUTES: usize = 128 << 10;
 
 const SETGID: u32 = 0o2000;
 const SETIDS: u32 = 0o6000;
@@ -268,9 +268,12 @@ impl Names {
         if name.len() > MOST_NAME {
             return Err(Fault::LongName);
         }
+        if name == b"." {
+            // Of a file as well: the kernel asks so for one that it knows by its number alone.
+            return self.get(folder).map(|_| folder);
+        }
         let entries = self.folder(folder)?;
         match name {
-            b"." => Ok(folder),
             b".." => Ok(entries.parent),
             _ => entries.get(name).ok_or(Fault::Missing),
         }

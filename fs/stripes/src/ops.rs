@@ -271,23 +271,23 @@ impl Store {
     }
 
     /// Takes set-user-id, set-group-id and capabilities from a file that somebody without the
-    /// right to keep them writes to.
+    /// right to keep them writes to. Returns whether it had any.
     ///
     /// # Errors
     /// When there is no such inode.
-    pub fn kill_ids(&self, ino: u64) -> Result<()> {
+    pub fn kill_ids(&self, ino: u64) -> Result<bool> {
         let names = self.read_names();
         let inode = names.get(ino)?;
         let mode = inode.attr.mode;
         if mode == without_ids(mode) && !inode.attributes.contains_key(CAPABILITY) {
-            return Ok(());
+            return Ok(false);
         }
         drop(names);
         let how = Setting {
             kill_ids: true,
             ..Setting::default()
         };
-        self.setattr(ino, &how, None).map(drop)
+        self.setattr(ino, &how, None).map(|_| true)
     }
 
     /// Space of the file system: what fits into the directory with the least.

@@ -182,6 +182,7 @@ impl Filesystem for Mounted {
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DONT_MASK,
             InitFlags::FUSE_POSIX_ACL,
+            InitFlags::FUSE_EXPORT_SUPPORT,
         ];
         let of_several = match self.shared {
             // Locks are those of all hosts.
@@ -615,10 +616,10 @@ impl Filesystem for Mounted {
             2 => Some(true),
             _ => None,
         };
-        let done = self
-            .store
-            .set_attribute(ino.0, name.as_bytes(), Some(value), must);
-        empty(done, reply);
+        empty(
+            self.put_attribute(request, ino.0, name, (value, must)),
+            reply,
+        );
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {

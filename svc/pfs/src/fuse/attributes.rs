@@ -3,11 +3,17 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use fuser::{Errno, ReplyXattr};
-use margay_fs_stripes::Fault;
+use fuser::{Errno, ReplyXattr, Request};
+use margay_fs_stripes::{Fault, Setting};
 
 use super::Mounted;
 use super::values::errno;
+
+/// The access control list of a file.
+const ACCESS: &[u8] = b"system.posix_acl_access";
+
+/// Set-group-id in a mode.
+const SET_GROUP: u32 = 0o2000;
 
 impl Mounted {
     /// Lays out an empty file, or new files in a directory, for its owner: bytes of a unit and
@@ -31,11 +37,47 @@ impl Mounted {
         let said = |number| Some(number).filter(|number| *number > 0);
         self.store.set_stripes(ino, said(unit), said(data))
     }
+
+    /// Sets an extended attribute. Who changes the permissions of a file by an access control list
+    /// and is not in its group takes its set-group-id, as `chmod` does: the kernel leaves that to
+    /// the file system.
+    pub(super) fn put_attribute(
+        &self,
+        request: &Request,
+        ino: u64,
+        name: &OsStr,
+        (value, must): (&[u8], Option<bool>),
+    ) -> margay_fs_stripes::Result<()> {
+        let name = name.as_bytes();
+        self.store.set_attribute(ino, name, Some(value), must)?;
+        let attr = self.store.getattr(ino)?.attr;
+        if name != ACCESS || attr.mode & SET_GROUP == 0 || request.uid() == 0 {
+            return Ok(());
+        }
+        // Processes of other hosts are none of this one's.
+        let process = self.shared.is_none().then(|| request.pid());
+        if request.gid() == attr.gid || process.is_some_and(|pid| is_in_group(pid, attr.gid)) {
+            return Ok(());
+        }
+        let how = Setting {
+            mode: Some(attr.mode & !SET_GROUP),
+            ..Setting::default()
+        };
+        self.store.setattr(ino, &how, None).map(drop)
+    }
+}
+
+/// Whether a process has a group besides its first one; not where nobody says so.
+fn is_in_group(process: u32, group: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+    let mut groups = groups.unwrap_or_default().split_whitespace();
+    groups.any(|number| number.parse() == Ok(group))
 }
 
 /// Whether an extended attribute is one of the system's that is not known here.
 pub fn is_foreign(name: &OsStr) -> bool {
-    let lists = [&b"system.posix_acl_access"[..], b"system.posix_acl_default"];
+    let lists = [ACCESS, b"system.posix_acl_default"];
     name.as_bytes().starts_with(b"system.") && !lists.contains(&name.as_bytes())
 }
 

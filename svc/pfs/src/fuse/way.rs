@@ -81,7 +81,7 @@ impl Mounted {
         let is_at_end = flags.0 & AT_END != 0
             && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE)
             && (self.shared.is_some() || self.is_direct(ino));
-        let mut done = if is_at_end {
+        let done = if is_at_end {
             self.store.append(ino, data)
         } else if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
             // Nobody asks what became of a part of what was mapped.
@@ -91,7 +91,11 @@ impl Mounted {
             self.store.write(ino, offset, data)
         };
         if done.is_ok() && write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-            done = self.store.kill_ids(ino).and(done);
+            // The kernel keeps the mode that it knows.
+            let forgets = |way: &Way| way.notifier.get()?.inval_inode(INodeNo(ino), -1, 0).ok();
+            if self.store.kill_ids(ino)? {
+                self.direct.as_ref().and_then(forgets);
+            }
         }
         done
     }
