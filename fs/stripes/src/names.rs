@@ -308,6 +308,13 @@ impl Names {
             .collect())
     }
 
+    /// The number of the last entry, as [`Names::list`] shows it.
+    pub fn last_entry(&self, folder: u64) -> u64 {
+        let folder = self.folder(folder).ok();
+        let last = folder.and_then(|folder| folder.order.keys().next_back().copied());
+        last.map_or(2, |number| number + 2)
+    }
+
     /// Does what a change says, and leaves it in `out`.
     fn record(&mut self, change: Change, out: &mut Vec<Change>) {
         self.apply(change.clone());

@@ -229,6 +229,12 @@ impl Store {
         self.read_names().list(folder, after, most)
     }
 
+    /// The number of the last entry of a directory.
+    #[must_use]
+    pub fn last_entry(&self, folder: u64) -> u64 {
+        self.read_names().last_entry(folder)
+    }
+
     /// An extended attribute.
     ///
     /// # Errors

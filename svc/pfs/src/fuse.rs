@@ -4,6 +4,7 @@
 //! page cache, except for what a program maps.
 
 mod attributes;
+mod folders;
 mod pins;
 mod values;
 mod way;
@@ -21,11 +22,12 @@ use fuser::{
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use margay_fs_stripes::{Entry, Fault, Known, Making, Renaming, Setting, Store, kind};
+use margay_fs_stripes::{Fault, Known, Making, Renaming, Setting, Store, kind};
 
 use crate::clients::{Clients, Kind};
 use crate::near::Near;
 use attributes::{bytes, is_foreign};
+use folders::Folders;
 use pins::Pins;
 pub use values::errno;
 pub use values::{AccessTimes, now};
@@ -43,9 +45,6 @@ const KEPT: Duration = Duration::from_secs(1);
 /// Longest request.
 const MOST_BYTES: u32 = 1 << 20;
 
-/// Entries of a directory that are fetched at a time.
-const ENTRIES: usize = 256;
-
 /// Buffers that are kept for reads.
 const BUFFERS: usize = 16;
 
@@ -56,6 +55,7 @@ const SPACE_UNIT: u64 = 4096;
 pub struct Mounted {
     store: Arc<Store>,
     buffers: Mutex<Vec<Vec<u8>>>,
+    folders: Folders,
     times: AccessTimes,
     clients: Arc<Clients>,
     near: Arc<Near>,
@@ -77,6 +77,7 @@ impl Mounted {
         Mounted {
             store,
             buffers: Mutex::default(),
+            folders: Folders::default(),
             times,
             clients,
             near: Arc::default(),
@@ -112,32 +113,6 @@ impl Mounted {
                 reply.entry(&self.kept(known.ino), &attr(&known), Generation(0));
             }
             Err(fault) => reply.error(errno(fault)),
-        }
-    }
-
-    /// Gives the entries of a directory behind `offset` to `add`, until that says that the reply is
-    /// full.
-    fn list(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        offset: u64,
-        mut add: impl FnMut(&Entry) -> bool,
-    ) -> Result<(), Fault> {
-        self.count(request, Kind::Other);
-        if offset == 0 {
-            self.accessed(ino.0);
-        }
-        let mut after = offset;
-        loop {
-            let entries = self.store.list(ino.0, after, ENTRIES)?;
-            let Some(last) = entries.last() else {
-                return Ok(());
-            };
-            after = last.next;
-            if entries.iter().any(&mut add) {
-                return Ok(());
-            }
         }
     }
 
@@ -469,7 +444,7 @@ impl Filesystem for Mounted {
         reply: ReplyWrite,
     ) {
         self.count(request, Kind::Write(data.len()));
-        let done = self.put(ino.0, offset, data, (write_flags, flags));
+        let done = self.put(request, ino.0, (offset, data), (write_flags, flags));
         match done {
             Ok(len) => reply.written(len as u32),
             Err(fault) => reply.error(errno(fault)),
@@ -487,7 +462,7 @@ impl Filesystem for Mounted {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -495,10 +470,14 @@ impl Filesystem for Mounted {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        match allocating(mode) {
-            Some(how) => empty(self.store.allocate(ino.0, offset, length, how), reply),
-            None => reply.error(Errno::EOPNOTSUPP),
+        let Some(how) = allocating(mode) else {
+            return reply.error(Errno::EOPNOTSUPP);
+        };
+        let mut done = self.store.allocate(ino.0, offset, length, how);
+        if done.is_ok() && request.uid() != 0 {
+            done = self.lose_rights(request, ino.0);
         }
+        empty(done, reply);
     }
 
     fn lseek(
@@ -522,6 +501,23 @@ impl Filesystem for Mounted {
         }
     }
 
+    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let handle = FileHandle(self.folders.opened());
+        reply.opened(handle, FopenFlags::empty());
+    }
+
+    fn releasedir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.folders.closed(handle.0);
+        reply.ok();
+    }
+
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         empty(self.store.commit(), reply);
     }
@@ -530,11 +526,11 @@ impl Filesystem for Mounted {
         &self,
         request: &Request,
         ino: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let listed = self.list(request, ino, offset, |entry| {
+        let listed = self.list(request, (ino, handle), offset, |entry| {
             let (kind, name) = (file_type(entry.kind), OsStr::from_bytes(&entry.name));
             reply.add(INodeNo(entry.ino), entry.next, kind, name)
         });
@@ -549,11 +545,11 @@ impl Filesystem for Mounted {
         &self,
         request: &Request,
         ino: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let listed = self.list(request, ino, offset, |entry| {
+        let listed = self.list(request, (ino, handle), offset, |entry| {
             // The kernel has the directory and the one above it already, and keeps no reference to
             // them.
             let is_dots = [&b"."[..], b".."].contains(&entry.name.as_slice());

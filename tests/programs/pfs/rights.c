@@ -1,6 +1,7 @@
 /* What the kernel leaves to the file system: set-user-id and set-group-id go when somebody else writes, set-group-id when somebody who
- * is not in the group changes the access control list, an attribute of 64 KiB, and files that are opened by handles which are older
+ * is not in the group changes the access control list; names that are given while a directory is listed, an attribute of 64 KiB, and files that are opened by handles which are older
  * than the mount. Arguments: "make" or "open", a directory of the mount, a file for the handles. Run by root. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -54,6 +55,37 @@ static void put(const char *path)
     CHECK(file >= 0 && pwrite(file, "x", 1, 0) == 1 && close(file) == 0);
 }
 
+static void take(const char *path)
+{
+    int file = open(path, O_WRONLY);
+    CHECK(file >= 0 && fallocate(file, 0, 0, 100000) == 0 && close(file) == 0);
+}
+
+/* Renames all files of a directory while it lists them. */
+static void rename_all(int count)
+{
+    char name[32], other[300];
+    CHECK(mkdir("many", 0755) == 0 && chdir("many") == 0);
+    for (int i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        CHECK(close(open(name, O_CREAT | O_WRONLY, 0644)) == 0);
+    }
+    DIR *listed = opendir(".");
+    CHECK(listed);
+    for (int round = 0; round < 2; round++) {
+        int seen = 0;
+        for (struct dirent *one; (one = readdir(listed));) {
+            if (one->d_name[0] == '.') continue;
+            snprintf(other, sizeof other, "%s+", one->d_name);
+            CHECK(rename(one->d_name, other) == 0 && ++seen <= count);
+        }
+        CHECK(seen == count);
+        rewinddir(listed);
+    }
+    closedir(listed);
+    CHECK(chdir("..") == 0);
+}
+
 /* The list that says 0755. */
 static void list(const char *path)
 {
@@ -71,6 +103,15 @@ static void make(void)
     CHECK(mode("file") == 06777);
     as(3, 3, 0, put, "file");
     CHECK(mode("file") == 0777);
+    CHECK(chmod("file", 06776) == 0);
+    as(3, 3, 0, take, "file");
+    CHECK(mode("file") == 0776);
+    CHECK(chmod("file", 02766) == 0);
+    as(3, 2, 0, put, "file");
+    CHECK(mode("file") == 02766);
+    as(3, 3, 0, put, "file");
+    CHECK(mode("file") == 0766);
+    rename_all(3000);
     CHECK(chmod("file", 02777) == 0);
     as(1, 2, 0, list, "file");
     CHECK(mode("file") == 02755);

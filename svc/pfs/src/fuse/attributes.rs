@@ -50,20 +50,38 @@ impl Mounted {
     ) -> margay_fs_stripes::Result<()> {
         let name = name.as_bytes();
         self.store.set_attribute(ino, name, Some(value), must)?;
+        if name == ACCESS && request.uid() != 0 {
+            self.lose_group(request, ino)?;
+        }
+        Ok(())
+    }
+
+    /// Takes set-user-id and set-group-id from a file that somebody writes to who may not keep
+    /// them.
+    pub(super) fn lose_rights(&self, request: &Request, ino: u64) -> margay_fs_stripes::Result<()> {
+        if self.store.kill_ids(ino)? | self.lose_group(request, ino)? {
+            // The kernel keeps the mode that it knows.
+            self.forget_attributes(ino);
+        }
+        Ok(())
+    }
+
+    /// Takes set-group-id, unless who asks is in the group. Returns whether it was there.
+    fn lose_group(&self, request: &Request, ino: u64) -> margay_fs_stripes::Result<bool> {
         let attr = self.store.getattr(ino)?.attr;
-        if name != ACCESS || attr.mode & SET_GROUP == 0 || request.uid() == 0 {
-            return Ok(());
+        if attr.mode & SET_GROUP == 0 {
+            return Ok(false);
         }
         // Processes of other hosts are none of this one's.
         let process = self.shared.is_none().then(|| request.pid());
         if request.gid() == attr.gid || process.is_some_and(|pid| is_in_group(pid, attr.gid)) {
-            return Ok(());
+            return Ok(false);
         }
         let how = Setting {
             mode: Some(attr.mode & !SET_GROUP),
             ..Setting::default()
         };
-        self.store.setattr(ino, &how, None).map(drop)
+        self.store.setattr(ino, &how, None).map(|_| true)
     }
 }
 

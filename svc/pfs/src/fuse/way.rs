@@ -71,9 +71,9 @@ impl Mounted {
     /// Writes what the kernel has for an open file; returns how much.
     pub(super) fn put(
         &self,
+        request: &Request,
         ino: u64,
-        offset: u64,
-        data: &[u8],
+        (offset, data): (u64, &[u8]),
         (write_flags, flags): (WriteFlags, OpenFlags),
     ) -> margay_fs_stripes::Result<usize> {
         // The kernel knows the end of the file as it was: another host, or a program past the
@@ -91,13 +91,15 @@ impl Mounted {
             self.store.write(ino, offset, data)
         };
         if done.is_ok() && write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-            // The kernel keeps the mode that it knows.
-            let forgets = |way: &Way| way.notifier.get()?.inval_inode(INodeNo(ino), -1, 0).ok();
-            if self.store.kill_ids(ino)? {
-                self.direct.as_ref().and_then(forgets);
-            }
+            self.lose_rights(request, ino)?;
         }
         done
+    }
+
+    /// Lets the kernel forget the attributes of a file.
+    pub(super) fn forget_attributes(&self, ino: u64) {
+        let notifier = self.direct.as_ref().and_then(|way| way.notifier.get());
+        notifier.map(|notifier| notifier.inval_inode(INodeNo(ino), -1, 0));
     }
 
     /// What a program gets that asks, by a number and for some bytes, to be let in.
