@@ -8,6 +8,7 @@ mod direct;
 mod disks;
 mod drain;
 mod fuse;
+pub mod heard;
 mod hosts;
 mod job;
 mod leftovers;

@@ -78,6 +78,12 @@ impl Request {
         bytes
     }
 
+    /// Whether these bytes begin with it, apart from those that say nothing.
+    pub fn is(&self, bytes: &[u8]) -> bool {
+        let own = self.bytes();
+        bytes.starts_with(&own[..10]) && bytes[16..].starts_with(&own[16..])
+    }
+
     pub fn read(bytes: &[u8]) -> Option<Request> {
         let number = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         Some(Request {

@@ -72,6 +72,15 @@ impl Locks {
         self.against(file, holder, range).next()
     }
 
+    /// Whether no lock that is held is in the way of another one.
+    pub fn are_in_order(&self) -> bool {
+        let mut all = self.held.iter();
+        all.all(|(file, locks)| {
+            let mut locks = locks.iter();
+            locks.all(|(holder, range)| self.conflict(*file, *holder, *range).is_none())
+        })
+    }
+
     fn against(
         &self,
         file: u64,
