@@ -43,6 +43,9 @@ const AFTER: u32 = 2;
 /// switches it off.
 const ENV_RECORD: &str = "MARGAY_RECORD";
 
+/// The environment variable by which ranks leave all signals alone, if it is 0.
+const ENV_CRASH: &str = "MARGAY_CRASH";
+
 /// At the end of a process of NX or MPL: how long what it has sent may take to get out. There is no
 /// call in which the program says that it ends, so nobody promises that all is received.
 const LAST_SENDS_NS: u64 = 1_000_000_000;
@@ -193,6 +196,9 @@ fn opened_by(
         .collect();
     if let Some((records, has_all)) = records() {
         rank.record(records, has_all);
+    }
+    if std::env::var(ENV_CRASH).as_deref() != Ok("0") {
+        rank.write_crashes_down();
     }
     if wire.is_some() && !at_exit(leaves_launcher) {
         eprintln!(

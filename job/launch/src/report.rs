@@ -225,38 +225,44 @@ fn last_calls(launcher: &str, peers: &dyn Peers, rank: u32) -> String {
     }
 }
 
-/// Where a rank has crashed, in lines, if its core file says so, or that of a rank that has crashed
-/// as well.
+/// Where a rank has crashed, in lines, if it has written that down, or its core file says so, or
+/// that of a rank that has crashed as well.
 fn crash(job: &Job, failure: &Failure, peers: &dyn Peers) -> Option<String> {
-    let Cause::Signal {
-        core_dumped: true, ..
-    } = failure.cause
-    else {
+    let Cause::Signal { core_dumped, .. } = failure.cause else {
         return None;
     };
-    let own = env::current_dir().unwrap_or_default();
-    let programs = job.programs.iter();
-    let mut folders: Vec<PathBuf> = programs
-        .map(|program| (program.directory.as_ref()).map_or(own.clone(), |d| own.join(d)))
-        .collect();
-    folders.dedup();
+    if failure.rank >= peers.size() {
+        return None;
+    }
     let pid = |rank: u32| peers.identity(rank).pid;
     let others = (0..peers.size()).filter(|&rank| !peers.is_alive(rank));
     let processes: Vec<u32> = [pid(failure.rank)]
         .into_iter()
         .chain(others.map(pid))
         .collect();
-    let Crash { pid, place, stack } = Crash::of(&processes, &folders)?;
+    let from_core = || Crash::of(&processes, &folders(job));
+    let found = Crash::written_down(&processes, peers);
+    let crash = found.or_else(|| core_dumped.then(from_core)?)?;
     // Ranks of several hosts may have the same process id.
     let mut ranks = [failure.rank].into_iter().chain(0..peers.size());
-    let rank = ranks.find(|&rank| peers.identity(rank).pid == pid)?;
-    let launcher = &job.launcher;
-    let mut text = format!("{launcher}: rank {rank} crashed {place}\n");
-    // One function alone is in the line above.
-    for frame in stack.iter().filter(|_| stack.len() > 1) {
-        text.push_str(&format!("{launcher}:     {frame}\n"));
-    }
-    Some(text)
+    let rank = ranks.find(|&rank| pid(rank) == crash.pid)?;
+    let lines = crash.lines(rank).into_iter();
+    Some(
+        lines
+            .map(|line| format!("{}: {line}\n", job.launcher))
+            .collect(),
+    )
+}
+
+/// Where the job's programs are started.
+fn folders(job: &Job) -> Vec<PathBuf> {
+    let own = env::current_dir().unwrap_or_default();
+    let programs = job.programs.iter();
+    let mut folders: Vec<PathBuf> = programs
+        .map(|program| (program.directory.as_ref()).map_or(own.clone(), |d| own.join(d)))
+        .collect();
+    folders.dedup();
+    folders
 }
 
 /// What the others do while a rank crashes: the largest groups that do the same at the same place.

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use margay_core_registry::Facts;
 use margay_core_registry::place;
+use margay_sys_os::crash;
 use margay_sys_os::descriptor::{FileLimit, duplicate_above};
 use margay_sys_os::process::{self, Step, StringArray};
 use margay_sys_os::signal::{self, SignalFd, SignalSet};
@@ -171,6 +172,12 @@ pub(crate) fn new_segment(ranks: u32) -> Result<Segment, LaunchError> {
     })
 }
 
+/// Makes room for what the first of this host's ranks to crash writes down, with a rank that has no
+/// other notes of the job. Without room nothing is written down.
+pub(crate) fn keep_crashes(segment: &Arc<Segment>, rank: u32) {
+    let _ = segment.make_note(rank, margay_core_registry::crash::KEY, crash::WORDS);
+}
+
 /// The ranks' ends of their standard input and output.
 type Ends = (Vec<Option<Arc<OwnedFd>>>, Vec<RankOutput>);
 
@@ -263,6 +270,7 @@ fn make_segment(
     let segment = new_segment(ranks)?;
     let pid = std::process::id();
     let segment = Arc::new(segment);
+    keep_crashes(&segment, ranks.saturating_sub(1));
     segment.registry().describe(&Facts {
         job: u64::from(pid),
         launcher: pid,

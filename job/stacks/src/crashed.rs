@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use margay_sys_os::trace::ThreadImage;
+
 use crate::core_file::CoreFile;
 use crate::elf::Source;
 use crate::maps::Modules;
@@ -34,6 +36,15 @@ pub fn crashed(processes: &[u32], folders: &[PathBuf]) -> Option<(u32, Stack)> {
     let of_process = |process: &u32| cores.iter().find(|core| core.process == *process);
     let core = processes.iter().find_map(of_process)?;
     Some((core.process, stack_of(core)?))
+}
+
+/// The stack of a thread of a process that has crashed, from what that has written down.
+#[must_use]
+pub fn written_down(image: &ThreadImage, maps: &str) -> Option<Stack> {
+    let mut modules = Modules::default();
+    let maps = modules.of_dead(maps);
+    let spots = unwind::walk(image, &maps, &modules);
+    named(&modules, vec![Ok(spots)]).remove(0).ok()
 }
 
 /// Where core files are, if always in the same folder, and how their names begin.

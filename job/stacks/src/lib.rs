@@ -38,7 +38,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-pub use crashed::{are_written, crashed};
+pub use crashed::{are_written, crashed, written_down};
 use margay_sys_os::python::MARK;
 use margay_sys_os::trace::images;
 pub use margay_sys_os::trace::{

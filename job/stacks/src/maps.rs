@@ -80,9 +80,24 @@ impl Maps {
 impl Modules {
     /// The mappings of a process; none when the system does not show them.
     pub(crate) fn of(&mut self, pid: u32) -> Option<Maps> {
+        let text = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+        Some(self.of_lines(&text, |path, begin| open(pid, path, begin)))
+    }
+
+    /// The mappings of a process that is gone, from lines as the system has them.
+    pub(crate) fn of_dead(&mut self, text: &str) -> Maps {
+        let open = |path: &str, _| {
+            // What was a file may have become a pipe meanwhile, whose opening would wait.
+            let is_file = fs::metadata(path).is_ok_and(|facts| facts.is_file());
+            let file = is_file.then(|| File::open(path).ok()).flatten();
+            Module::new(path, String::new(), file.and_then(Elf::open))
+        };
+        self.of_lines(text, open)
+    }
+
+    fn of_lines(&mut self, text: &str, open: impl Fn(&str, Option<u64>) -> Module) -> Maps {
         /// A process with more is not read to the end.
         const MOST: usize = 65_536;
-        let text = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
         let mut sorted = Vec::new();
         // Where the files of which instructions follow begin.
         let mut begins: HashMap<&str, u64> = HashMap::new();
@@ -118,7 +133,7 @@ impl Modules {
             }
             let key = format!("{device} {inode} {path}");
             let module = *self.known.entry(key).or_insert_with(|| {
-                self.all.push(open(pid, path, begins.get(path).copied()));
+                self.all.push(open(path, begins.get(path).copied()));
                 self.all.len() - 1
             });
             sorted.push(Mapping {
@@ -128,7 +143,7 @@ impl Modules {
                 module,
             });
         }
-        Some(Maps { sorted })
+        Maps { sorted }
     }
 
     /// A file by its name.

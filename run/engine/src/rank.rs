@@ -11,6 +11,7 @@ use margay_core_registry::{CallName, Locality, Phase, place};
 use margay_net_platform::{Clock, Outside, Peers, Platform};
 use margay_net_transport::{WakeUp, World};
 use margay_sys_os::cpu;
+use margay_sys_os::crash;
 use margay_sys_os::kept::Words;
 use margay_sys_os::lock::RankLock;
 use margay_sys_os::user::Piece;
@@ -250,6 +251,16 @@ impl Rank {
         let words = (self.peers).make_note(self.me, margay_core_record::KEY, shape.words());
         if let Some(words) = words {
             self.monitor.recording.start(words, shape, has_all);
+        }
+    }
+
+    /// Has this process write down where it is when it crashes, if its job wants to know.
+    pub fn write_crashes_down(&self) {
+        let note = |rank, key| self.peers.note(rank, key);
+        let found = margay_core_registry::crash::find(self.peers.size(), note);
+        let words = found.map(Words::leak);
+        if let Some(words) = words.filter(|words| words.len() >= crash::WORDS) {
+            crash::write_into(words);
         }
     }
 

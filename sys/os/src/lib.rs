@@ -17,6 +17,7 @@
 //! | [`crew`] | threads that help with work in pieces |
 //! | [`cpu`] | usable cores, binding, yielding, pausing |
 //! | [`clock`] | monotonic time |
+//! | [`crash`] | what a process writes down when a signal is about to kill it |
 //! | [`credentials`] | users: their names, who owns a process, becoming one |
 //! | [`process`] | starting processes, waiting for them, ending whole families |
 //! | [`signal`] | names of signals, receiving and sending them |
@@ -45,6 +46,8 @@ pub mod cma;
 pub mod copy;
 #[cfg(not(loom))]
 pub mod cpu;
+#[cfg(not(loom))]
+pub mod crash;
 #[cfg(not(loom))]
 pub mod credentials;
 #[cfg(not(loom))]

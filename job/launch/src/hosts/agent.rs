@@ -9,15 +9,21 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use margay_core_registry::hosts::{self, Host, Location, Table};
+use margay_job_observe::crash::Crash;
+use margay_net_shm::SegmentPeers;
 use margay_sys_os::clock;
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
 use margay_sys_os::process;
 use margay_sys_os::signal::SignalSet;
 use margay_sys_os::sockets::own_addresses;
 use margay_sys_shm::environment::ENV_PORT_RANGE;
+use margay_sys_shm::segment::Segment;
 
 use super::asks::Asks;
 use super::branches::Branches;
@@ -585,6 +591,9 @@ impl Agent {
                             output.drains = true;
                             drain(output, &mut said);
                         }
+                        for line in crash_lines(&local.segment, rank, status) {
+                            said.extend(Writer::new(kind::SAID).bytes(line.as_bytes()).done());
+                        }
                         said.extend(Ended::of(&local.segment, rank, status).encode());
                     }
                     Event::Empty => local.is_empty = true,
@@ -636,6 +645,16 @@ impl Agent {
             Err(_) => self.leave(),
         }
     }
+}
+
+/// Where a rank has crashed, if it has written that down.
+fn crash_lines(segment: &Arc<Segment>, rank: u32, status: ExitStatus) -> Vec<String> {
+    if status.signal().is_none() {
+        return Vec::new();
+    }
+    let peers = SegmentPeers::of(segment);
+    let crash = Crash::written_down(&[peers.identity(rank).pid], &*peers);
+    crash.map_or_else(Vec::new, |crash| crash.lines(rank))
 }
 
 fn cannot_stage(error: &io::Error) -> LaunchError {

@@ -263,6 +263,9 @@ fn segment(
 ) -> Result<Arc<Segment>, LaunchError> {
     let segment = Arc::new(setup::new_segment(ranks)?);
     describe(&segment, &task.job, task.number, usable);
+    if let Some(last) = task.ranks.last() {
+        setup::keep_crashes(&segment, last.rank);
+    }
     let registry = segment.registry();
     for (rank, &(program, _)) in (0..).zip(&task.all) {
         registry.identify(rank, 0, None, program as u32);

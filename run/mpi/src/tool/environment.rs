@@ -24,6 +24,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The number of ranks, set by the launcher.",
     },
     Environment {
+        name: "MARGAY_CRASH",
+        reader: "ranks",
+        about: "0: ranks leave all signals alone, and the report of a crash has no stack.",
+    },
+    Environment {
         name: "MARGAY_RECORD",
         reader: "the library",
         about: "How many calls of each thread the flight recorder keeps, for `margay why --calls` and reports of crashes: 1024 without it, 0 for none.",
