@@ -327,7 +327,7 @@ fn loadleveler_s_commands_submit_show_and_end_steps() {
     queue.script(
         "steps.cmd",
         "#!/bin/sh\n# @ job_name = two\n# @ output = $(job_name).$(stepid).out\n# @ error = $(job_name).err\n\
-         # @ environment = A=b; $HOME\n# @ node = 2\n# @ wall_clock_limit = 10:00\n# @ step_name = one\n# @ queue\n\
+         # @ environment = A=b; $HOME\n# @ node = 2\n# @ cpus_per_core = 2\n# @ wall_clock_limit = 10:00\n# @ step_name = one\n# @ queue\n\
          # @ step_name = two\n# @ dependency = (one == 0)\n# @ executable = /bin/echo\n# @ arguments = second \"a b\"\n# @ queue\n\
          echo $LOADL_STEP_ID $A $LOADL_TOTAL_TASKS\n",
     );

@@ -74,16 +74,19 @@ struct Facts<'a> {
 }
 
 /// `PATH` with the commands of batch systems in front: in a job of this queue they are those that
-/// know it.
+/// know it. Behind all others is the folder of `mpiexec`, for scripts that find none elsewhere.
 fn path(shared: &Shared, program: &Path) -> Option<OsString> {
-    let prefix = program.parent()?.parent()?;
-    let folder = prefix.join("share/margay/compat/bin");
+    let bin = program.parent()?;
+    let first = bin.parent()?.join("share/margay/compat/bin");
     let usual = OsStr::from_bytes(variable(shared, "PATH")?);
-    let folders: Vec<PathBuf> = std::env::split_paths(usual).collect();
-    if !folder.is_dir() || folders.contains(&folder) {
-        return None;
+    let mut folders: Vec<PathBuf> = std::env::split_paths(usual).collect();
+    if first.is_dir() && !folders.contains(&first) {
+        folders.insert(0, first);
     }
-    std::env::join_paths(std::iter::once(folder).chain(folders)).ok()
+    if !folders.iter().any(|folder| folder == bin) {
+        folders.push(bin.to_owned());
+    }
+    std::env::join_paths(folders).ok()
 }
 
 /// The environment of a job.
@@ -106,6 +109,12 @@ pub fn environment(
         .filter(|v| !is_of_outer_job(v.0.as_bytes()))
         .filter(|v| !wishes.is_bare || is_basic(v.0.as_bytes()));
     let mut variables = Variables(usual.cloned().collect());
+    // A container's shell may have neither.
+    for name in ["USER", "LOGNAME"] {
+        if variable(shared, name).is_none() {
+            variables.put(name, shared.user.as_bytes());
+        }
+    }
     for (name, value) in &wishes.variables {
         variables.put(name, value.as_bytes());
     }

@@ -176,6 +176,7 @@ fn apply(keyword: &str, value: &str, step: &mut Step) -> Result<(), String> {
         | "class_limit"
         | "collective_groups"
         | "core_limit"
+        | "cpus_per_core"
         | "cpu_limit"
         | "data_limit"
         | "file_limit"
