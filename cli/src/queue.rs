@@ -365,7 +365,19 @@ pub fn explain(options: &ExplainOptions) -> Result<(), String> {
     options.which.choose();
     let request = match (options.job, options.when.as_slice()) {
         (Some(job), _) => Request::Explain { job },
-        (None, [slots, time @ ..]) => {
+        (None, [slots, rest @ ..]) => {
+            let (is_nodes, time) = match rest {
+                [unit, time @ ..] if ["node", "nodes", "host", "hosts"].contains(&&**unit) => {
+                    (true, time)
+                }
+                [unit, time @ ..] if ["slot", "slots"].contains(&&**unit) => (false, time),
+                time => (false, time),
+            };
+            if let [_, more, ..] = time {
+                return Err(format!(
+                    "'{more}' is too much: --when 4 2h, or --when 4 nodes 2h"
+                ));
+            }
             let limit_s = match time.first() {
                 Some(time) => duration(time, false)?,
                 None => None,
@@ -373,7 +385,11 @@ pub fn explain(options: &ExplainOptions) -> Result<(), String> {
             let slots = slots
                 .parse()
                 .map_err(|_| format!("'{slots}' is no number of slots"))?;
-            Request::When { slots, limit_s }
+            Request::When {
+                slots,
+                nodes: is_nodes.then_some(slots),
+                limit_s,
+            }
         }
         (None, []) => return Err("name a job".into()),
     };

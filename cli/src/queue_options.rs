@@ -319,7 +319,8 @@ pub struct ExplainOptions {
     /// The job
     #[arg(value_name = "JOB", required_unless_present = "when")]
     pub job: Option<Target>,
-    /// Say instead when a job of this size would start, with a time limit or without: --when 4 2h
-    #[arg(long, num_args = 1..=2, value_names = ["SLOTS", "TIME"], conflicts_with = "job")]
+    /// Say instead when a job of this size would start, with a time limit or without: --when 4 2h,
+    /// --when 4 nodes 2h
+    #[arg(long, num_args = 1..=3, value_names = ["SLOTS", "TIME"], conflicts_with = "job")]
     pub when: Vec<String>,
 }

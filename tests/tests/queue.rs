@@ -131,6 +131,13 @@ fn scripts_of_slurm_and_pbs_get_what_they_expect() {
         queue.script("bad.sh", &format!("#!/bin/sh\n{line}\ntrue\n"));
         queue.refused(&["submit", "bad.sh"], named);
     }
+    // What is behind all other folders of PATH is found, and who the user is.
+    let script = "basename $(command -v margay); test -n \"$USER\" -a -n \"$LOGNAME\"";
+    let words = ["submit", "--wait", "-o", "bare", "--", "sh", "-c", script];
+    let mut bare = queue.margay(&words);
+    bare.env("PATH", "/usr/bin:/bin").env_remove("USER");
+    succeed(bare.env_remove("LOGNAME"));
+    assert_eq!(queue.read("bare"), "margay\n");
     // mpiexec starts the job's tasks.
     let mpiexec = stage().join("bin/mpiexec");
     let words = [
@@ -176,6 +183,9 @@ fn the_first_job_is_not_delayed_and_short_ones_go_before_it() {
             .ok(&["explain", "--when", "1", "10"])
             .contains("start now")
     );
+    let nodes = queue.ok(&["explain", "--when", "1", "nodes", "10"]);
+    assert!(nodes.contains("start now"), "{nodes}");
+    queue.refused(&["explain", "--when", "1", "10", "20"], "'20' is too much");
     queue.refused(&["down"], "margay cancel --all");
     queue.ok(&["cancel", &first]);
     queue.ok(&["wait", &large, &long]);

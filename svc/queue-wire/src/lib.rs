@@ -64,8 +64,13 @@ pub enum Request {
     Requeue { jobs: Vec<Target> },
     /// Say why a job does not run.
     Explain { job: Target },
-    /// Say when a job of this size would start.
-    When { slots: u32, limit_s: Option<u64> },
+    /// Say when a job of this size would start: with its slots on this many hosts, or anywhere.
+    When {
+        slots: u32,
+        #[serde(default)]
+        nodes: Option<u32>,
+        limit_s: Option<u64>,
+    },
     /// Change the rules: a kind, its name and what is set. Without words they are shown.
     Set { words: Vec<String> },
     /// Show the machine.

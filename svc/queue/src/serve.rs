@@ -497,7 +497,11 @@ fn answer(service: &Service, request: Request, caller: &Caller, stream: &UnixStr
         } => said(service.head().signal(&jobs, signal, to_script, caller)),
         Request::Requeue { jobs } => said(service.head().run_again(&jobs, caller)),
         Request::Explain { job } => said(service.head().explain(job, caller)),
-        Request::When { slots, limit_s } => service.head().when(slots, limit_s),
+        Request::When {
+            slots,
+            nodes,
+            limit_s,
+        } => service.head().when(slots, nodes, limit_s),
         Request::Set { words } if !words.is_empty() && !caller.is_master => Answer::Failed(
             "the right to change the rules of the system's queue is root's; margay set without more shows them"
                 .into(),

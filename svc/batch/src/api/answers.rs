@@ -220,7 +220,11 @@ fn when(request: &Request) -> Result<Response, String> {
         .and_then(|n| u32::try_from(n).ok())
         .unwrap_or(1);
     let limit_s = number("limit_s")?;
-    match ask(&Ask::When { slots, limit_s })? {
+    match ask(&Ask::When {
+        slots,
+        nodes: None,
+        limit_s,
+    })? {
         Answer::Done(text) => Ok(json(200, &json!({ "text": text }))),
         Answer::Failed(text) => Err(text),
         _ => Err("the head of the queue answers something else; is it of another version?".into()),

@@ -124,7 +124,11 @@ fn test(order: &Order) -> Done {
     let size = &order.wishes.size;
     let slots = size.slots(common::machine()?.slots);
     let limit_s = order.wishes.limit_s.flatten();
-    match ask(&Request::When { slots, limit_s })? {
+    match ask(&Request::When {
+        slots,
+        nodes: None,
+        limit_s,
+    })? {
         Answer::Done(text) => {
             complain(&format!("sbatch: {}", text.trim_end()));
             Ok(0)

@@ -163,7 +163,7 @@ impl Head {
 
     /// Says when a job would start that somebody might submit now.
     #[must_use]
-    pub fn when(&mut self, slots: u32, limit_s: Option<u64>) -> Answer {
+    pub fn when(&mut self, slots: u32, nodes: Option<u32>, limit_s: Option<u64>) -> Answer {
         if let Some(text) = refusal(self.resources.slots, slots) {
             return Answer::Failed(format!("such a job would not be accepted: {text}"));
         }
@@ -172,6 +172,7 @@ impl Head {
         let job = Job {
             id: self.last + 1,
             slots: slots.max(1),
+            nodes,
             limit_s,
             queue: self.scheduler.tag(&queue),
             ..Job::default()
