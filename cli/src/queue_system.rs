@@ -3,17 +3,20 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use margay_svc_queue_wire::{MachineSpec, PROGRAM, Place, check_program, connect_system};
+use margay_svc_queue_wire::{
+    Answer, MachineSpec, PROGRAM, Place, Request, check_program, connect_system, converse,
+};
 use margay_sys_os::port::user;
-use margay_sys_os::process::{beside, open_log};
+use margay_sys_os::process::{beside, host_name, open_log};
 
 use crate::queue::machine;
 use crate::queue_answer::print;
-use crate::queue_head::{show_machine, show_new, start_head, stop, store_words};
+use crate::queue_head::{show_machine, show_new, show_standby, start_head, stop, store_words};
 use crate::queue_options::{DownOptions, UpOptions};
 
 const UNIT: &str = "margay-queue.service";
@@ -31,10 +34,18 @@ const UP_WITHIN: Duration = Duration::from_secs(30);
 /// In words.
 pub fn up(options: &UpOptions) -> Result<(), String> {
     need_root("margay up --system", "margay up starts a queue of your own")?;
-    let found = connect_system()?;
+    let mut found = connect_system()?;
+    // An agent of the head that leads passes on what is asked here, and does not take over.
+    if options.standby && found.as_mut().is_some_and(is_agent) {
+        found = None;
+    }
     let store = store_words(options, &Place::system(), found.is_some())?;
-    if let Some(mut stream) = found {
-        return show_machine(&mut stream, "the queue of all users is up already");
+    match found {
+        Some(_) if options.standby => return show_standby(&Place::system()),
+        Some(mut stream) => {
+            return show_machine(&mut stream, "the queue of all users is up already");
+        }
+        None => {}
     }
     let place = Place::system();
     place.make()?;
@@ -56,10 +67,24 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
         let note = "margay: systemd does not run here: the queue has been started without it, and does not start again \
                     with the machine\n";
         let _ = io::stderr().write_all(note.as_bytes());
-        return show_new(&place);
+    } else {
+        install(&place, &program, &words)?;
     }
-    install(&place, &program, &words)?;
-    show_new(&place)
+    match options.standby {
+        true => show_standby(&place),
+        false => show_new(&place),
+    }
+}
+
+/// Whether the head that answers is on another host, and none of this one stands by for it.
+fn is_agent(stream: &mut UnixStream) -> bool {
+    match converse(stream, &Request::Machine) {
+        Ok(Answer::Machine(machine)) => {
+            let own = host_name();
+            machine.host != own && !machine.standbys.contains(&own)
+        }
+        _ => false,
+    }
 }
 
 /// Ends it.

@@ -12,6 +12,7 @@ use margay_sys_os::process::PidFd;
 use margay_tests::batch::said;
 use margay_tests::hosts::Hosts;
 use margay_tests::jobs::{MARK, mark, nothing_is_left};
+use margay_tests::postgres::Postgres;
 use margay_tests::users::{ONE, OTHER, chmod, install, number};
 use margay_tests::{command, run};
 use serde_json::Value;
@@ -128,6 +129,14 @@ impl Site {
         panic!("{what} does not come");
     }
 
+    /// The process of the head that a host asks.
+    fn head(&self, host: u32) -> PidFd {
+        let text = self.ok(host, "root", "margay up --system");
+        let head = text.split("process ").nth(1).unwrap();
+        let head: String = head.chars().take_while(char::is_ascii_digit).collect();
+        PidFd::open(head.parse().unwrap()).unwrap()
+    }
+
     /// Folders of jobs on a host.
     fn left_on(&self, host: u32) -> usize {
         let name = format!("of/lib.{}/margay/jobs", self.hosts.name(host));
@@ -138,9 +147,12 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         // Also after a test that failed.
-        let _ = self.on(1, "root", "margay cancel --all").output();
-        let _ = self.on(1, "root", "margay wait --all").output();
-        let _ = self.on(1, "root", "margay down --system").output();
+        // The head may be on any of them.
+        for host in 1..=self.hosts.number {
+            let _ = self.on(host, "root", "margay cancel --all").output();
+            let _ = self.on(host, "root", "margay wait --all").output();
+            let _ = self.on(host, "root", "margay down --system").output();
+        }
     }
 }
 
@@ -302,14 +314,113 @@ fn hosts_are_found_again_and_a_program_that_others_can_change_is_not_run() {
         site.ok(1, "root", "margay node").matches("idle").count() == 2
     });
     // The head is killed: the next one has the same hosts.
-    let text = site.ok(1, "root", "margay up --system");
-    let head = text.split("process ").nth(1).unwrap();
-    let head: String = head.chars().take_while(char::is_ascii_digit).collect();
-    let head = PidFd::open(head.parse().unwrap()).unwrap();
+    let head = site.head(1);
     head.kill();
     site.until("its end", || head.has_ended());
     let text = site.ok(1, "root", "margay up --system");
     assert!(text.contains("2 slots on 2 of 2 hosts"), "{text}");
+    site.ok(1, "root", "margay down --system");
+    nothing_is_left(&site.mark);
+}
+
+#[test]
+fn a_second_head_serves_all_users_and_takes_over() {
+    let Some(server) = Postgres::shared() else {
+        return;
+    };
+    let Some(site) = Site::make(3) else { return };
+    let name = |host| site.hosts.name(host);
+    let store = server.database("heads_of_all", "postgres");
+    let hosts = site.hosts.names();
+    site.ok(
+        1,
+        "root",
+        &format!("margay up --system --slots 2 --hosts {hosts} --store {store}"),
+    );
+    site.refused(
+        2,
+        ONE,
+        "margay up --system --standby",
+        "needs the right of root",
+    );
+    let by = site.ok(
+        2,
+        "root",
+        &format!("margay up --system --standby --store {store}"),
+    );
+    let expected = format!("this host stands by for the head on host {}", name(1));
+    assert!(by.contains(&expected), "{by}");
+    site.until("the name of the one that stands by", || {
+        let node = site.ok(3, OTHER, "margay node");
+        node.contains(&format!("standing by: {}", name(2)))
+    });
+    let again = site.ok(2, "root", "margay up --system --standby");
+    assert!(again.contains(&expected), "{again}");
+
+    // Commands of its users count as theirs, and not as root's.
+    let lasting = |out: &str| {
+        format!("id -un >> {out}\nid -G >> {out}\nwhile [ ! -e go ]; do sleep 0.05; done\nexit 3")
+    };
+    site.script(ONE, "stays", &lasting("stays.who"));
+    site.script(ONE, "ends", &lasting("ends.who"));
+    let submit = |script: &str| {
+        let line = format!("margay submit --parsable -o {script}.out {script}");
+        let job = site.ok(2, ONE, &line).trim().to_owned();
+        let who = site.path(ONE).join(format!("{script}.who"));
+        site.until("the job", || {
+            fs::read_to_string(&who).is_ok_and(|text| text.lines().count() == 2)
+        });
+        let groups = number("-g", ONE).unwrap();
+        let expected = format!("{ONE}\n{groups} 4 24\n");
+        assert_eq!(fs::read_to_string(&who).unwrap(), expected);
+        job
+    };
+    let (stays, ends) = (submit("stays"), submit("ends"));
+    assert_eq!(site.row("root", &stays)["user"], ONE);
+    let of = "is of the user daemon";
+    site.refused(2, OTHER, &format!("margay cancel {stays}"), of);
+    site.refused(2, OTHER, "margay set policy backfill=none", "is root");
+    site.refused(
+        2,
+        ONE,
+        "margay slurm srun true",
+        &format!("which is {}", name(1)),
+    );
+    site.refused(2, OTHER, "margay down --system", "needs the right of root");
+
+    // The head is killed: users' jobs go on, and their commands reach the next one.
+    site.head(1).kill();
+    site.until("the lead of the second host", || {
+        let output = site.output(2, "root", "margay up --system");
+        output.status.success() && !said(&output).contains("on host")
+    });
+    site.until("commands of the third host", || {
+        let output = site.output(3, ONE, &format!("margay queue --json {stays}"));
+        said(&output).contains("running")
+    });
+    site.refused(3, OTHER, &format!("margay cancel {ends}"), of);
+    site.ok(3, ONE, &format!("margay cancel {ends}"));
+    site.refused(2, ONE, &format!("margay wait {ends}"), "cancelled");
+    fs::write(site.path(ONE).join("go"), "").unwrap();
+    site.refused(2, ONE, &format!("margay wait {stays}"), "exit code 3");
+    site.script(OTHER, "new", "id -un");
+    site.ok(2, OTHER, "margay submit --wait -o new.out new");
+    let new = fs::read_to_string(site.path(OTHER).join("new.out")).unwrap();
+    assert_eq!(new.trim(), OTHER);
+
+    // The first host stands by in its turn, and leads again.
+    let by = site.ok(
+        1,
+        "root",
+        &format!("margay up --system --standby --store {store}"),
+    );
+    assert!(by.contains(&name(2)), "{by}");
+    site.ok(2, "root", "margay down --system");
+    site.until("the lead of the first host", || {
+        let output = site.output(1, OTHER, "margay node");
+        output.status.success() && !said(&output).contains("standing by")
+    });
+    site.ok(1, ONE, "margay submit --wait -o last.out -- true");
     site.ok(1, "root", "margay down --system");
     nothing_is_left(&site.mark);
 }

@@ -77,6 +77,9 @@ pub enum Request {
     Machine,
     /// End the head. Running jobs go on only where `leave` says so.
     Stop { leave: bool },
+    /// What somebody asks on another host, in the queue of all users: root's head that stands by
+    /// there says who that is.
+    As { owner: Owner, request: Box<Request> },
 }
 
 /// What the head answers.

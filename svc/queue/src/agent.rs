@@ -4,20 +4,25 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use margay_svc_queue_wire::{Owner, PROGRAM, Place, check_program, passage_address};
+use margay_svc_queue_wire::{PROGRAM, Place, check_program, connect_system, passage_address};
 use margay_sys_os::descriptor::PollSet;
-use margay_sys_os::port::{is_trusted, peer_process};
+use margay_sys_os::port::is_trusted;
 use margay_sys_os::process::beside;
 use margay_sys_os::{cpu, memory};
 
+use crate::callers::owner_of;
 use crate::claim::{self, Claim, Claimant};
 use crate::passage::Passage;
 use crate::there;
 use crate::wire::{BEAT, Wire};
+
+/// How often it is seen whether commands of this host have another way to the head.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What a host has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,13 +62,16 @@ impl HostFacts {
 /// Where commands of this host find the way to the head.
 struct Commands {
     listener: UnixListener,
-    /// Of the queue of all users.
-    socket: Option<PathBuf>,
+    /// Of the queue of all users, and which file that is.
+    socket: Option<(PathBuf, u64)>,
 }
 
 impl Commands {
     fn listen(is_system: bool) -> Result<Commands, String> {
         let failed = |error: io::Error| format!("commands are not passed on: {error}");
+        if is_system && connect_system()?.is_some() {
+            return Err("the head that stands by on this host passes them on".into());
+        }
         let socket = is_system
             .then(|| Place::system().new_socket())
             .transpose()?;
@@ -80,6 +88,13 @@ impl Commands {
         };
         let listener = listener.map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
+        let socket = match socket {
+            Some(path) => {
+                let file = fs::symlink_metadata(&path).map_err(failed)?.ino();
+                Some((path, file))
+            }
+            None => None,
+        };
         Ok(Commands { listener, socket })
     }
 
@@ -89,14 +104,8 @@ impl Commands {
         if self.socket.is_none() {
             return Some((stream, Vec::new()));
         }
-        let line = peer_process(stream.as_fd()).ok().and_then(|peer| {
-            let owner = Owner {
-                uid: peer.user,
-                gid: *peer.groups.first()?,
-                groups: peer.groups[1..].to_vec(),
-            };
-            serde_json::to_vec(&owner).ok()
-        });
+        let owner = owner_of(&stream).ok();
+        let line = owner.and_then(|owner| serde_json::to_vec(&owner).ok());
         let mut line = line.unwrap_or_default();
         line.push(b'\n');
         Some((stream, line))
@@ -109,7 +118,10 @@ impl Commands {
 
 impl Drop for Commands {
     fn drop(&mut self) {
-        if let Some(path) = &self.socket {
+        // A head that stands by may have put its own there.
+        if let Some((path, file)) = &self.socket
+            && fs::symlink_metadata(path).is_ok_and(|found| found.ino() == *file)
+        {
             let _ = fs::remove_file(path);
         }
     }
@@ -132,6 +144,7 @@ pub fn agent(is_system: bool) -> Result<(), String> {
     let mut claim: Option<Claim> = None;
     // Commands of this host that ask the head.
     let mut commands: Option<Commands> = None;
+    let mut looked = Instant::now();
     let mut passage = Passage::default();
     let mut is_refused = false;
     loop {
@@ -163,6 +176,11 @@ pub fn agent(is_system: bool) -> Result<(), String> {
                     wire.say(b'n', text.as_bytes());
                 }
             }
+        }
+        // Where a head stood by that passed them on, and is gone.
+        if is_system && claim.is_some() && commands.is_none() && looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            commands = Commands::listen(is_system).ok();
         }
         while let Some(commands) = &commands
             && let Some((stream, first)) = commands.next()

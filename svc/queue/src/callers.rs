@@ -62,24 +62,23 @@ impl Caller {
         let is_elsewhere = peer.pid == std::process::id();
         let owner = match is_elsewhere {
             true => passed_on(stream).ok_or("the agent does not say who asks")?,
-            false => {
-                let (gid, groups) = peer.groups.split_first().ok_or("the caller has no group")?;
-                Owner {
-                    uid: peer.user,
-                    gid: *gid,
-                    groups: groups.to_vec(),
-                }
-            }
+            false => owner_of(stream).map_err(failed)?,
         };
+        Ok(Caller::as_owner(owner, is_elsewhere))
+    }
+
+    /// A user of the queue of all users.
+    #[must_use]
+    pub fn as_owner(owner: Owner, is_elsewhere: bool) -> Caller {
         let uid = owner.uid;
         // Looked up here, where nobody waits for it but who asks.
         let name = user_name(uid).filter(|name| !name.chars().any(char::is_control));
-        Ok(Caller {
+        Caller {
             uid,
             is_master: uid == 0,
             is_elsewhere,
             as_user: Some((owner, name.unwrap_or_else(|| uid.to_string()))),
-        })
+        }
     }
 
     /// Whether it is this user.
@@ -93,6 +92,19 @@ impl Caller {
     pub fn may(&self, uid: u32) -> bool {
         self.is_master || self.uid == uid
     }
+}
+
+/// Who the kernel says is at the other end.
+///
+/// # Errors
+/// What the system says.
+pub fn owner_of(stream: &UnixStream) -> io::Result<Owner> {
+    let mut peer = peer_process(stream.as_fd())?;
+    Ok(Owner {
+        uid: peer.user,
+        gid: peer.groups.remove(0),
+        groups: peer.groups,
+    })
 }
 
 /// The line that stands before a request of another host.

@@ -437,6 +437,16 @@ fn converse(service: &Service, mut stream: UnixStream, mut admitted: Admitted) {
             return;
         }
     };
+    let (request, caller, _own) = match request {
+        Request::As { owner, request } if service.is_system && caller.uid == 0 => {
+            let Some(own) = service.loads.admit(owner.uid) else {
+                let _ = write(&mut stream, &Answer::Failed(BUSY.into()));
+                return;
+            };
+            (*request, Caller::as_owner(owner, true), Some(own))
+        }
+        request => (request, caller, None),
+    };
     let is_stop = matches!(request, Request::Stop { .. });
     let answer = answer(service, request, &caller, &stream);
     let is_done = !matches!(answer, Answer::Failed(_));
@@ -508,6 +518,9 @@ fn answer(service: &Service, request: Request, caller: &Caller, stream: &UnixStr
         ),
         Request::Set { words } => said(service.head().set(&words)),
         Request::Machine => Answer::Machine(service.head().machine()),
+        Request::As { .. } => Answer::Failed(
+            "the right to ask for others is root's, in the queue of all users".into(),
+        ),
         Request::Stop { .. } if !caller.is_master => Answer::Failed(
             "the right to end the system's queue is root's; margay cancel --all ends your jobs".into(),
         ),

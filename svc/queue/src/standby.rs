@@ -14,12 +14,13 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use margay_svc_queue_wire::{Answer, MOST_BYTES, MachineSpec, PROGRAM, Request, read, write};
+use margay_svc_queue_wire::{Answer, MachineSpec, PROGRAM, Request, read_within, write};
 use margay_sys_os::descriptor::PollSet;
-use margay_sys_os::port::{is_trusted, peer};
+use margay_sys_os::port::is_trusted;
 use margay_sys_os::process::{PidFd, beside};
 use margay_sys_os::signal::{SIGCHLD, SignalFd, take_defaults_in};
 
+use crate::callers::{Loads, owner_of};
 use crate::files;
 use crate::head::refuses_interactive;
 use crate::serve::unheard;
@@ -45,9 +46,6 @@ const HEARD_WITHIN: Duration = Duration::from_secs(10);
 /// How long one that has just begun may take to find the head.
 const KNOWN_WITHIN: Duration = Duration::from_secs(3);
 
-/// Commands that are passed on at the same time; those that wait for jobs are among them.
-const MOST_COMMANDS: usize = 512;
-
 /// Most bytes that are kept of what the remote shell prints on its standard error.
 const MOST_SAID: u64 = 2048;
 
@@ -64,6 +62,8 @@ struct Shared {
     is_found: AtomicBool,
     /// The remote shells of commands that wait for their answers.
     ways: Mutex<Vec<PidFd>>,
+    /// Who asks how much.
+    loads: Arc<Loads>,
 }
 
 impl Shared {
@@ -117,6 +117,7 @@ pub fn stand_by(mut watch: Watch<'_>, standby: Standby) -> Option<Store> {
         is_over: AtomicBool::new(false),
         is_found: AtomicBool::new(false),
         ways: Mutex::default(),
+        loads: Loads::new(watch.is_system),
     });
     let (sender, found) = mpsc::channel();
     let wake = watch.wake.try_clone().ok()?;
@@ -236,20 +237,39 @@ fn admit(watch: &Watch<'_>, shared: &Arc<Shared>, mut stream: UnixStream) {
     let _ = stream.set_nonblocking(false);
     let _ = stream.set_read_timeout(Some(HEARD_WITHIN));
     let _ = stream.set_write_timeout(Some(HEARD_WITHIN));
-    let may = match watch.is_system {
-        // The remote shell is root's: it must not ask for others.
-        true => peer(stream.as_fd()) == Some(0),
-        false => is_trusted(stream.as_fd()),
-    };
-    if !may {
-        let why = "this host stands by for the head of the queue; ask on the head's host";
+    let refuse = |mut stream: UnixStream, why: &str| {
         let _ = write(&mut stream, &Answer::Failed(why.into()));
-        return;
-    }
+    };
+    // The remote shell is root's: for others it says for whom.
+    let owner = match watch.is_system {
+        true => match owner_of(&stream) {
+            Ok(owner) => Some(owner).filter(|owner| owner.uid != 0),
+            Err(error) => {
+                return refuse(
+                    stream,
+                    &format!("the system does not say who asks: {error}"),
+                );
+            }
+        },
+        false if is_trusted(stream.as_fd()) => None,
+        false => return refuse(stream, "the queue belongs to another user"),
+    };
+    let uid = owner.as_ref().map_or(0, |owner| owner.uid);
+    let Some(mut admitted) = shared.loads.admit(uid) else {
+        return refuse(
+            stream,
+            "too many commands at once; try again when some have ended",
+        );
+    };
     let (shared, wake) = (Arc::clone(shared), watch.wake.try_clone());
     let serve = move || {
-        let passed = match read(&mut stream) {
-            Ok(Request::Stop { .. }) => {
+        let heard = read_within(&mut stream, &mut |bytes| admitted.has_room(bytes));
+        let passed = match (heard, owner) {
+            (Ok(Request::Stop { .. }), Some(_)) => {
+                let text = "the right to end the system's queue is root's";
+                Err(Unpassed::Failed(text.into()))
+            }
+            (Ok(Request::Stop { .. }), None) => {
                 let _ = write(&mut stream, &Answer::Done(String::new()));
                 shared.is_over.store(true, Ordering::SeqCst);
                 if let Ok(wake) = wake {
@@ -259,12 +279,12 @@ fn admit(watch: &Watch<'_>, shared: &Arc<Shared>, mut stream: UnixStream) {
                 std::mem::forget(stream);
                 return;
             }
-            Ok(_) if Arc::strong_count(&shared) > MOST_COMMANDS => {
-                let text = "too many commands at once; try again when some have ended";
-                Err(Unpassed::Failed(text.into()))
+            (Ok(request), None) => pass_on(&shared, &stream, &request),
+            (Ok(request), Some(owner)) => {
+                let request = Box::new(request);
+                pass_on(&shared, &stream, &Request::As { owner, request })
             }
-            Ok(request) => pass_on(&shared, &stream, &request),
-            Err(error) => Err(Unpassed::Failed(unheard(&error, MOST_BYTES))),
+            (Err(error), _) => Err(Unpassed::Failed(unheard(&error, admitted.most_bytes))),
         };
         if let Err(why) = passed {
             let _ = write(&mut stream, &why.answer());
@@ -308,7 +328,11 @@ fn pass_on(shared: &Shared, stream: &UnixStream, request: &Request) -> Result<()
         Unpassed::Failed(format!("the head on host {host} cannot be asked: {error}"))
     };
     let program = beside(PROGRAM).map_err(failed)?;
-    if let Request::Submit { orders, .. } = request
+    let asked = match request {
+        Request::As { request, .. } => request,
+        request => request,
+    };
+    if let Request::Submit { orders, .. } = asked
         && let Some(text) = refuses_interactive(orders, &program, host)
     {
         return Err(Unpassed::Failed(text));
