@@ -3,12 +3,14 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use margay_sys_os::process::{ProcessFacts, descendants_of};
+use margay_sys_os::signal::take_defaults_in;
 use margay_tests::batch::said;
 use margay_tests::hosts::Hosts;
-use margay_tests::jobs::{mark, nothing_is_left, send};
+use margay_tests::jobs::{Built, mark, nothing_is_left, send};
 use margay_tests::{command, run, stage};
 use serde_json::Value;
 
@@ -47,6 +49,30 @@ impl Queue {
         margay
     }
 
+    /// A program of the installation.
+    fn program(&self, line: &str) -> Command {
+        let mut words = line.split_whitespace();
+        let mut command = command(stage().join("bin").join(words.next().unwrap()), 120);
+        command
+            .args(words)
+            .current_dir(self.hosts.folder.path())
+            .env("XDG_STATE_HOME", self.path("state"))
+            .env("XDG_RUNTIME_DIR", self.path("run"))
+            .env("MARGAY_PARTITIONS", self.path("common"))
+            .env("MARGAY_RSH", self.path("reach"))
+            .env(margay_tests::jobs::MARK, &self.mark);
+        command
+    }
+
+    /// The applications in partitions, by the processes of their launchers.
+    fn applications(&self) -> Vec<(u32, Value)> {
+        let output = run(&mut self.program("margay part pspart -json ."));
+        let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let all = all["applications"].as_array().unwrap().clone();
+        let pid = |own: &Value| u32::try_from(own["pid"].as_u64().unwrap()).unwrap();
+        all.into_iter().map(|own| (pid(&own), own)).collect()
+    }
+
     fn ok(&self, line: &str) -> String {
         let output = run(&mut self.margay(line));
         assert!(output.status.success(), "{line}: {}", said(&output));
@@ -75,7 +101,7 @@ impl Queue {
         rows[0].clone()
     }
 
-    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+    fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         for _ in 0..1200 {
             if is_so() {
                 return;
@@ -251,20 +277,7 @@ fn partitions_have_hosts_of_the_queue() {
         queue.hosts.name(2),
         queue.hosts.name(3),
     );
-    let common = queue.path("common");
-    let run_on = |line: &str| -> Command {
-        let mut words = line.split_whitespace();
-        let mut command = command(stage().join("bin").join(words.next().unwrap()), 120);
-        command
-            .args(words)
-            .current_dir(queue.hosts.folder.path())
-            .env("XDG_STATE_HOME", queue.path("state"))
-            .env("XDG_RUNTIME_DIR", queue.path("run"))
-            .env("MARGAY_PARTITIONS", &common)
-            .env("MARGAY_RSH", queue.path("reach"))
-            .env(margay_tests::jobs::MARK, &queue.mark);
-        command
-    };
+    let run_on = |line: &str| queue.program(line);
     let fails = |line: &str, why: &str| {
         let output = run(&mut run_on(line));
         let text = said(&output);
@@ -288,10 +301,6 @@ fn partitions_have_hosts_of_the_queue() {
         &format!("margay part mkpart -hosts {b}:3 far"),
         "has 2 slots and not 3",
     );
-    fails(
-        &format!("margay part mkpart -rq 10s -hosts {a},{b} far"),
-        "take no turns",
-    );
     ok(&format!("margay part mkpart -sps -hosts {a},{b} far"));
     ok(&format!("margay part mkpart -ss -hosts {c},{b}:1 shared"));
     ok("margay part mkpart -sz 1 here");
@@ -301,7 +310,6 @@ fn partitions_have_hosts_of_the_queue() {
         "has not all of these hosts",
     );
     ok(&format!("margay part mkpart -hosts {b} far.one"));
-    fails("margay part chpart -rq 10s far", "take no turns");
     fails("margay part pexec far true", "use mpiexec -pn");
     let shown = ok("margay part showpart far");
     assert!(shown.ends_with(&format!("{a}:4\n{b}:2\n")), "{shown}");
@@ -356,6 +364,158 @@ fn partitions_have_hosts_of_the_queue() {
         "{text}"
     );
     ok("margay part rmpart -r far");
+    queue.ok("down");
+    nothing_is_left(&queue.mark);
+}
+
+/// A launcher that ends with the test.
+struct Gang(Child);
+
+impl Gang {
+    /// Its ranks say which processes they are, and run until there is a file `end`.
+    fn start(queue: &Queue, options: &str, out: &str) -> Gang {
+        let script = format!(
+            "echo $$ $(hostname) >> {out}; setsid sh -c 'while [ ! -e end ]; do :; done' & \
+             while [ ! -e end ]; do :; done; wait"
+        );
+        let mut words = Command::new(stage().join("bin/mpiexec"));
+        take_defaults_in(&mut words);
+        let program = queue.program("mpiexec");
+        let environment = program.get_envs();
+        let environment = environment.filter_map(|(name, value)| Some((name, value?)));
+        words
+            .args(options.split_whitespace())
+            .args(["sh", "-c", &script])
+            .envs(environment)
+            .current_dir(queue.hosts.folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Gang(words.spawn().unwrap())
+    }
+
+    fn output(self) -> Output {
+        self.0.wait_with_output().unwrap()
+    }
+}
+
+/// The states of processes and of those below them.
+fn states(of: &[String]) -> String {
+    let pids = of.iter().map(|line| {
+        let pid = line.split(' ').next().unwrap();
+        pid.parse::<u32>().unwrap()
+    });
+    let all = pids.flat_map(|pid| {
+        let mut family = descendants_of(pid);
+        family.push(pid);
+        family
+    });
+    let facts = all.filter_map(ProcessFacts::of);
+    facts.map(|facts| facts.state).collect()
+}
+
+#[test]
+fn gangs_have_all_their_hosts_in_one_turn_or_none() {
+    let Some(hosts) = Hosts::make(3) else { return };
+    let queue = Queue::up(hosts);
+    let (a, b, c) = (
+        queue.hosts.name(1),
+        queue.hosts.name(2),
+        queue.hosts.name(3),
+    );
+    queue.ok(&format!("up --slots 2 --hosts {a},{b},{c}"));
+    for line in [
+        format!("mkpart -rq 300 -hosts {a}:1,{b}:1 left"),
+        format!("mkpart -rq 10s -hosts {b}:1,{c}:1 right"),
+    ] {
+        let output = run(&mut queue.program(&format!("margay part {line}")));
+        assert!(output.status.success(), "{line}: {}", said(&output));
+    }
+    let changed = run(&mut queue.program("margay part chpart -rq 200 right"));
+    assert!(changed.status.success(), "{}", said(&changed));
+    // Ranks that wait for each other in a message find nothing wrong when their turn comes.
+    let built = Built::mpi("../../bench/peers/programs/gangs.c");
+    let phases = [0, 1].map(|_| {
+        let mut words = queue.program("mpiexec -pn left");
+        words.arg(built.path()).args(["1000", "2"]);
+        words.stdout(Stdio::piped()).stderr(Stdio::piped());
+        words.spawn().unwrap()
+    });
+    for job in phases {
+        let output = job.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        for rank in ["gap 0 ", "gap 1 "] {
+            assert!(
+                printed.lines().any(|line| line.starts_with(rank)),
+                "{printed}"
+            );
+        }
+    }
+    // Two on the same hosts, and one that shares a host with them.
+    let names = ["one", "two", "three"];
+    let gangs = [("left", 0), ("left", 1), ("right", 2)]
+        .map(|(partition, at)| Gang::start(&queue, &format!("-pn {partition}"), names[at]));
+    let pids = gangs.each_ref().map(|gang| gang.0.id());
+    let (mut looks, mut turns, mut last) = ([0; 3], [0; 3], None);
+    queue.until("turns", || {
+        let all = queue.applications();
+        let own = |at: usize| all.iter().find(|(pid, _)| *pid == pids[at]);
+        let active: Vec<usize> = (0..3)
+            .filter(|&at| own(at).is_some_and(|(_, own)| own["active"] == true))
+            .collect();
+        assert!(active.len() <= 1, "all of them have {b}: {all:?}");
+        if let [now] = active[..]
+            && last != Some(now)
+        {
+            last = Some(now);
+            turns[now] += 1;
+        }
+        for at in 0..3 {
+            let Some((_, seen)) = own(at) else { continue };
+            let ranks = queue.lines(names[at]);
+            // One that is out is stopped on each host, with what has left its session.
+            while seen["active"] == false
+                && seen["ran_ms"].as_u64() > Some(0)
+                && ranks.len() == 2
+                && queue.applications().iter().any(|(_, now)| now == seen)
+            {
+                let states = states(&ranks);
+                if states.len() == 4 && states.chars().all(|state| state == 'T') {
+                    looks[at] += 1;
+                    break;
+                }
+            }
+        }
+        turns.iter().all(|&turns| turns > 2) && looks.iter().all(|&looks| looks > 1)
+    });
+    let on: Vec<String> = (queue.lines("three").iter())
+        .map(|line| line.split(' ').nth(1).unwrap().to_owned())
+        .collect();
+    assert!(on.contains(&b) && on.contains(&c), "{on:?}");
+
+    // A launcher that is killed leaves nothing on any host, whether its turn was there or not; a
+    // job whose keeper is killed goes on without turns.
+    let [one, two, three] = gangs;
+    send("KILL", two.0.id());
+    let ranks = queue.lines("two");
+    queue.until("the end of its ranks", || {
+        states(&ranks).chars().all(|state| state == 'Z')
+    });
+    drop(two.output());
+    let keeper = descendants_of(one.0.id()).into_iter().find(|pid| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "margay-part\n")
+    });
+    send("KILL", keeper.unwrap());
+    queue.until("the other one's turn", || queue.applications().len() == 1);
+    fs::write(queue.path("end"), "").unwrap();
+    let (one, three) = (one.output(), three.output());
+    assert!(one.status.success(), "{}", said(&one));
+    assert!(
+        said(&one).contains("takes no turns any more"),
+        "{}",
+        said(&one)
+    );
+    assert!(three.status.success(), "{}", said(&three));
     queue.ok("down");
     nothing_is_left(&queue.mark);
 }

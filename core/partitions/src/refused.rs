@@ -23,8 +23,6 @@ pub enum Refused {
     NotMember(u32, String),
     /// The parent cannot give the nodes, and why.
     Nodes(String, String),
-    /// Its nodes are hosts, and gangs cannot be.
-    Turns(String),
     /// It is always there.
     Permanent(String),
     /// It has subpartitions.
@@ -71,11 +69,6 @@ impl fmt::Display for Refused {
             Refused::Nodes(parent, why) => write!(
                 f,
                 "the partition '{parent}' cannot give the nodes: {why}; ask for nodes that it has"
-            ),
-            Refused::Turns(name) => write!(
-                f,
-                "the partition '{name}' has nodes of several hosts, on which applications take no turns; choose -ss, or \
-                 -sps for one application at a time"
             ),
             Refused::Permanent(name) => write!(
                 f,

@@ -223,7 +223,6 @@ impl Table {
             ..*parent
         };
         changes.apply(&mut partition);
-        check(&path, &partition)?;
         self.hosts = hosts;
         self.all.insert(path.clone(), partition);
         Ok(path)
@@ -294,10 +293,7 @@ impl Table {
             return Err(Refused::NotMember(group, path));
         }
         if let Some(partition) = self.all.get_mut(&path) {
-            let mut changed = partition.clone();
-            changes.apply(&mut changed);
-            check(&path, &changed)?;
-            *partition = changed;
+            changes.apply(partition);
         }
         Ok(())
     }
@@ -457,16 +453,6 @@ impl Table {
     #[must_use]
     pub fn is_permanent(path: &str) -> bool {
         PERMANENT.contains(&path)
-    }
-}
-
-/// Hosts take no turns: their processes are not this machine's to stop.
-fn check(path: &str, partition: &Partition) -> Result<(), Refused> {
-    match partition.scheduling {
-        Scheduling::Gang { .. } if !partition.slots.is_empty() => {
-            Err(Refused::Turns(path.to_owned()))
-        }
-        _ => Ok(()),
     }
 }
 

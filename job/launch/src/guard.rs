@@ -119,6 +119,8 @@ pub enum Event {
     },
     /// No process of the job is left, but output is still on its way. From the relay only.
     NoneLeft,
+    /// All processes of the job are stopped, on all hosts. From the relay only.
+    Halted,
     /// No process of the job is left, and nothing is on its way. The last event.
     Empty,
     /// Something that the user must read has happened on another host. The job is ended with that
@@ -140,6 +142,8 @@ pub enum Command {
     Kill,
     /// Continue all processes of the job, wherever they are.
     Resume,
+    /// Stop them all, until they are to be continued. For the relay only, which answers.
+    Halt,
 }
 
 /// The launcher's handle of its guard.
@@ -189,6 +193,7 @@ impl Guard {
             Command::Signal(signal) => (1, signal),
             Command::Kill => (2, 0),
             Command::Resume => (3, 0),
+            Command::Halt => (4, 0),
         };
         let mut bytes = [0; COMMAND_BYTES];
         bytes[..4].copy_from_slice(&i32::to_ne_bytes(kind));
@@ -266,6 +271,7 @@ pub(crate) fn encode(event: &Event) -> Vec<u8> {
         Event::Empty => ([3, 0, 0, 0], ""),
         Event::Drained { rank, is_error } => ([5, *rank as i32, i32::from(*is_error), 0], ""),
         Event::NoneLeft => ([6, 0, 0, 0], ""),
+        Event::Halted => ([7, 0, 0, 0], ""),
         Event::Said { text, status } => (
             [SAID, text.len() as i32, i32::from(*status), 0],
             text.as_str(),
@@ -306,6 +312,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
             is_error: a != 0,
         }),
         6 => Some(Event::NoneLeft),
+        7 => Some(Event::Halted),
         _ => None,
     }
 }
@@ -316,6 +323,7 @@ pub(crate) fn command_of(bytes: [u8; COMMAND_BYTES]) -> Command {
     match word(0) {
         1 => Command::Signal(word(4)),
         3 => Command::Resume,
+        4 => Command::Halt,
         _ => Command::Kill,
     }
 }
@@ -495,11 +503,9 @@ impl State<'_> {
                     }
                 }
             }
-            Command::Resume => {
-                for pid in process::descendants_of(std::process::id()) {
-                    let _ = signal::send(pid, signal::SIGCONT);
-                }
-            }
+            Command::Resume => process::continue_descendants(std::process::id()),
+            // The keeper and the agent stop ranks, which the guard may not wait for.
+            Command::Halt => {}
             Command::Kill => {
                 self.started_all();
                 while !process::kill_descendants(&[], Duration::from_secs(1)) {}
@@ -538,6 +544,7 @@ mod tests {
                 is_error: true,
             },
             Event::NoneLeft,
+            Event::Halted,
             Event::Empty,
         ];
         let (ours, mut its) = UnixStream::pair().unwrap();

@@ -12,10 +12,9 @@ use margay_core_registry::Phase;
 use margay_job_registry::has_launchers;
 use margay_net_platform::Peers;
 use margay_net_shm::SegmentPeers;
-use margay_sys_os::cpu;
 use margay_sys_os::descriptor::{PollSet, Wrote};
-use margay_sys_os::process;
 use margay_sys_os::signal::{self, Received};
+use margay_sys_os::{cpu, process};
 
 use looks::Looks;
 
@@ -370,6 +369,7 @@ impl<'a> Launcher<'a> {
                 }
                 Event::Drained { rank, is_error } => self.last_words(rank, Some(!is_error)),
                 Event::NoneLeft => self.none_left(),
+                Event::Halted => self.on_halted(),
                 Event::Empty => {
                     self.none_left();
                     self.ending.complete = true;

@@ -169,6 +169,11 @@ impl Turns {
         self.tell(&[if is_held { "held" } else { "released" }]);
     }
 
+    /// All ranks are stopped, on all hosts.
+    pub(crate) fn halted(&self) {
+        self.tell(&["halted"]);
+    }
+
     /// Whether the ranks are stopped now.
     pub(crate) fn is_out(&self) -> bool {
         self.out_since.is_some()
@@ -195,7 +200,7 @@ impl Turns {
                     self.out_since.get_or_insert_with(Instant::now);
                     return Some(Said::Out);
                 }
-                Some("in") => {
+                Some("in" | "hosts") => {
                     let since = self.out_since.take();
                     return Some(Said::In(since.map_or(Duration::ZERO, |at| at.elapsed())));
                 }

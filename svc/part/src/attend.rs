@@ -16,8 +16,7 @@ use margay_sys_os::clock::now_ns;
 use margay_sys_os::cpu;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::Channel;
-use margay_sys_os::process::{self, PidFd, descendants_of};
-use margay_sys_os::signal::{self, SIGCONT, SIGSTOP};
+use margay_sys_os::process::{self, PidFd};
 
 use crate::leader::{Leader, PRIORITY};
 use crate::size::{Size, pool};
@@ -263,7 +262,7 @@ impl Keeper {
     }
 
     fn is_stopped(&self) -> bool {
-        self.guard.is_some() && !self.is_in
+        self.guard.is_some() && !self.is_in && !self.is_on_hosts()
     }
 
     /// Takes what the leader has to say; false when there is nothing more to do.
@@ -312,9 +311,16 @@ impl Keeper {
         self.ran_ns += now_ns().saturating_sub(self.since_ns);
         self.sweep = FIRST_SWEEP;
         self.owes = true;
-        self.stop();
-        self.confirm();
+        if !self.is_on_hosts() {
+            self.stop();
+            self.confirm();
+        }
         let _ = send(&self.launcher, &["out"]);
+    }
+
+    /// Whether it runs on several hosts: the launcher stops and continues it there.
+    fn is_on_hosts(&self) -> bool {
+        !self.asked.hosts.is_empty()
     }
 
     /// Says that the application is stopped, once it is known which it is.
@@ -329,35 +335,20 @@ impl Keeper {
         }
     }
 
-    /// Stops all processes below the guard, parents first; those that were made meanwhile, too.
+    /// Stops all processes below the guard; those that were made meanwhile, too.
     fn stop(&self) {
-        let Some((guard, _)) = self.guard else {
-            return;
-        };
-        let mut stopped: Vec<u32> = Vec::new();
-        loop {
-            let mut all = descendants_of(guard);
-            all.retain(|pid| !stopped.contains(pid));
-            if all.is_empty() {
-                return;
-            }
-            for &pid in &all {
-                // One that has ended needs no stop.
-                let _ = signal::send(pid, SIGSTOP);
-            }
-            stopped.extend(all);
+        if let Some((guard, _)) = self.guard {
+            process::stop_descendants(guard);
         }
     }
 
-    /// Continues all processes below the guard, children first, unless the user has stopped them.
+    /// Continues all processes below the guard, unless the user has stopped them.
     fn resume(&self) {
         if let Some((guard, _)) = self.guard
             && !self.is_held
+            && !self.is_on_hosts()
         {
-            for pid in descendants_of(guard).into_iter().rev() {
-                // One that has ended goes nowhere.
-                let _ = signal::send(pid, SIGCONT);
-            }
+            process::continue_descendants(guard);
         }
     }
 
@@ -374,16 +365,20 @@ impl Keeper {
                 ["guard", pid] => {
                     let pid = pid.parse().unwrap_or(0);
                     self.guard = PidFd::open(pid).ok().map(|handle| (pid, handle));
-                    if !self.is_in {
+                    if !self.is_in && !self.is_on_hosts() {
                         self.stop();
                         self.confirm();
                     }
                 }
+                ["halted"] if !self.is_in => self.confirm(),
                 ["held"] => self.is_held = true,
                 ["released"] => {
                     self.is_held = false;
                     if self.is_in {
                         self.resume();
+                        if self.is_on_hosts() {
+                            self.asked.say_in(&self.launcher, &self.store, &self.nodes);
+                        }
                     }
                 }
                 _ => {}

@@ -18,9 +18,9 @@ pub use rest::is_at_rest;
 pub use start::{Start, StartError, Starter, Step, StringArray, execute};
 pub use watch::{
     PidFd, ProcessFacts, Reaped, ReapedUsage, ThreadState, all_processes, can_see_processes,
-    children, descendants, descendants_of, has_thread, is_alive, is_anothers, is_dumping_core,
-    kill_descendants, kill_descendants_counted, others_of_this_program, reap, reap_one,
-    running_threads, signal_checked, unreaped_child,
+    children, continue_descendants, descendants, descendants_of, has_thread, is_alive, is_anothers,
+    is_dumping_core, kill_descendants, kill_descendants_counted, others_of_this_program, reap,
+    reap_one, running_threads, signal_checked, stop_descendants, unreaped_child,
 };
 
 /// The name of this host.

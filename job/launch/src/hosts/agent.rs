@@ -14,7 +14,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use margay_core_registry::hosts::{self, Host, Location, Table};
+use margay_core_registry::hosts::{Host, Location};
 use margay_job_observe::crash::Crash;
 use margay_net_shm::SegmentPeers;
 use margay_sys_os::clock;
@@ -27,6 +27,7 @@ use margay_sys_shm::segment::Segment;
 
 use super::asks::Asks;
 use super::branches::Branches;
+use super::halt::Halt;
 use super::local::{self, Input, Local, Output};
 use super::locations::decode_hosts;
 use super::mirror::{Ended, Reporter};
@@ -73,6 +74,7 @@ pub fn serve() -> io::Result<()> {
         // Without it the ranks run, and cannot ask.
         asks: Asks::new().ok(),
         branches: Branches::default(),
+        halt: Halt::default(),
     };
     agent.run();
     Ok(())
@@ -108,6 +110,7 @@ struct Agent {
     asks: Option<Asks>,
     /// The hosts that the relay reaches through this one.
     branches: Branches,
+    halt: Halt,
 }
 
 #[derive(Default)]
@@ -147,6 +150,7 @@ impl Agent {
             let beat = self.said.min(self.reported) + Duration::from_millis(wire::BEAT_MS);
             let next = self.leave_by.unwrap_or(silence.min(beat));
             let next = self.branches.next_look().map_or(next, |at| at.min(next));
+            let next = self.halt.next().map_or(next, |at| at.min(next));
             if poll
                 .wait(Some(next.saturating_duration_since(now)))
                 .is_err()
@@ -257,6 +261,10 @@ impl Agent {
                 }
             }
             kind::KILL => self.kill(),
+            kind::HALT => {
+                let halted = self.halt.obey(from.number()? != 0, self.guard());
+                self.say(&halted);
+            }
             kind::CREDIT => {
                 let (stream, bytes) = (from.number()?, from.small::<usize>()?);
                 let Stage::Running(_, local) = &mut self.stage else {
@@ -466,6 +474,14 @@ impl Agent {
         }
     }
 
+    /// The guard of the ranks, once they have been started.
+    fn guard(&self) -> Option<u32> {
+        match &self.stage {
+            Stage::Running(_, local) => Some(local.guard.pid()),
+            _ => None,
+        }
+    }
+
     /// Kills all processes of this host.
     fn kill(&mut self) {
         match &mut self.stage {
@@ -501,6 +517,7 @@ impl Agent {
         if now >= self.heard + Duration::from_millis(wire::SILENCE_MS) {
             self.leave();
         }
+        self.halt.sweep(self.guard());
         // However much the ranks print.
         if now >= self.reported + Duration::from_millis(wire::BEAT_MS) {
             self.reported = now;
@@ -528,26 +545,10 @@ impl Agent {
 
     /// Tells which ranks cannot reach others any more.
     fn report_lost_links(&mut self) {
-        let Stage::Running(task, local) = &self.stage else {
-            return;
-        };
-        let Some(note) = local.segment.note(0, hosts::KEY) else {
-            return;
-        };
-        let Some(table) = Table::read(&note) else {
-            return;
-        };
-        let mut lost = Vec::new();
-        for own in &task.ranks {
-            if let Some((to, errno)) = table.take_lost_link(own.rank) {
-                let mut message = Writer::new(kind::LOST);
-                message.number(own.rank.into()).number(to.into());
-                message.number(errno as u32 as u64);
-                lost.push(message.done());
+        if let Stage::Running(task, local) = &self.stage {
+            for message in local.lost_links(task) {
+                self.say(&message);
             }
-        }
-        for message in lost {
-            self.say(&message);
         }
     }
 
@@ -598,7 +599,10 @@ impl Agent {
                     }
                     Event::Empty => local.is_empty = true,
                     // A guard has none of these.
-                    Event::Said { .. } | Event::Drained { .. } | Event::NoneLeft => {}
+                    Event::Said { .. }
+                    | Event::Drained { .. }
+                    | Event::NoneLeft
+                    | Event::Halted => {}
                 }
             }
             if !is_there && !local.is_empty {

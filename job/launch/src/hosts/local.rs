@@ -85,6 +85,27 @@ pub(super) struct Local {
     _leases: Vec<Lease>,
 }
 
+impl Local {
+    /// Messages for the relay: which ranks cannot reach others any more.
+    pub(super) fn lost_links(&self, task: &Task) -> Vec<Vec<u8>> {
+        let Some(note) = self.segment.note(0, hosts::KEY) else {
+            return Vec::new();
+        };
+        let Some(table) = Table::read(&note) else {
+            return Vec::new();
+        };
+        let message = |rank: u32| {
+            let (to, errno) = table.take_lost_link(rank)?;
+            let mut message = wire::Writer::new(wire::kind::LOST);
+            message.number(rank.into()).number(to.into());
+            message.number(errno as u32 as u64);
+            Some(message.done())
+        };
+        let own = task.ranks.iter();
+        own.filter_map(|own| message(own.rank)).collect()
+    }
+}
+
 /// Opens the socket of each rank of this host; their ports are sent to all hosts.
 pub(super) fn listeners(task: &Task) -> Result<Vec<TcpListener>, LaunchError> {
     let all = task.ranks.iter().map(|_| sockets::listen(task.ports));

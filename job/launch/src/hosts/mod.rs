@@ -32,6 +32,7 @@ pub mod agent;
 mod asks;
 mod branches;
 mod connection;
+mod halt;
 mod local;
 mod locations;
 mod mirror;

@@ -129,6 +129,8 @@ struct Relay {
     kill_by: Option<Instant>,
     /// Ranks that cannot reach others.
     lost: Vec<LostLink>,
+    /// The hosts that have stopped their ranks, while that is not known of all.
+    halting: Option<Vec<bool>>,
     /// The launcher knows that no process is left.
     is_empty: bool,
     is_over: bool,
@@ -162,6 +164,7 @@ impl Relay {
                 is_running: false,
                 kill_by: None,
                 lost: Vec::new(),
+                halting: None,
                 is_empty: false,
                 is_over: false,
             }),
@@ -300,8 +303,16 @@ impl Relay {
                 self.tell_all(&message);
             }
             Command::Kill => self.kill(),
-            // Jobs on several hosts take no turns.
-            Command::Resume => {}
+            Command::Resume => {
+                self.halting = None;
+                let message = Writer::new(kind::HALT).number(0).done();
+                self.tell_all(&message);
+            }
+            Command::Halt => {
+                self.halting = Some(self.hosts.iter().map(|_| false).collect());
+                let message = Writer::new(kind::HALT).number(1).done();
+                self.tell_all(&message);
+            }
         }
         true
     }
@@ -441,6 +452,11 @@ impl Relay {
                     && let Some(question) = parts.answer(at, &mut from)?
                 {
                     self.hosts[at].say(&question);
+                }
+            }
+            kind::HALT => {
+                if let Some(halted) = &mut self.halting {
+                    halted[at] = true;
                 }
             }
             kind::SAID => self.complain(from.text()?, 0),
@@ -645,6 +661,12 @@ impl Relay {
                 let text = host.why_it_is_silent();
                 self.lose(at, text);
             }
+        }
+        let hosts = self.hosts.iter().zip(self.halting.iter().flatten());
+        let mut hosts = hosts.map(|(host, halted)| *halted || host.stage >= Stage::Draining);
+        if self.halting.is_some() && hosts.all(|halted| halted) {
+            self.halting = None;
+            self.report(&Event::Halted);
         }
         while let Some(at) = self.lost.iter().position(|link| now >= link.until) {
             self.judge_lost_link(at);

@@ -87,6 +87,8 @@ pub mod kind {
     /// From the agent: number of such a host; its remote shell has ended with a code less 1, or by
     /// a signal.
     pub const SHELL_ENDED: u8 = 30;
+    /// To the agent: stop its ranks, or continue them (0); from the agent: they are stopped.
+    pub const HALT: u8 = 31;
 }
 
 /// Writes messages.

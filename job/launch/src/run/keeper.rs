@@ -11,8 +11,18 @@ impl Launcher<'_> {
             && let Some(said) = turns.next()
         {
             let was_out = match said {
+                // Processes of other hosts are not the keeper's to stop.
+                Said::Out if self.guard.relays() => {
+                    self.guard.tell(Command::Halt);
+                    continue;
+                }
                 Said::Out => continue,
-                Said::In(was_out) => was_out,
+                Said::In(was_out) => {
+                    if self.guard.relays() {
+                        self.guard.tell(Command::Resume);
+                    }
+                    was_out
+                }
                 Said::Gone => {
                     let was_out = turns.out_for();
                     self.guard.tell(Command::Resume);
@@ -28,6 +38,13 @@ impl Launcher<'_> {
             };
             self.timeout_at = self.timeout_at.map(|at| at + was_out);
             self.looks.postpone(was_out);
+        }
+    }
+
+    /// The ranks are stopped on all hosts.
+    pub(super) fn on_halted(&self) {
+        if let Some(turns) = &self.own.turns {
+            turns.halted();
         }
     }
 

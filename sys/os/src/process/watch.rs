@@ -17,7 +17,7 @@ use rustix::process::{
 
 use crate::descriptor::PollSet;
 use crate::port::user;
-use crate::signal;
+use crate::signal::{self, SIGCONT, SIGSTOP};
 
 /// What waiting for children gave.
 #[derive(Debug, PartialEq, Eq)]
@@ -268,6 +268,31 @@ pub fn descendants(except: &[u32]) -> Vec<ProcessFacts> {
     }
     family.retain(|f| f.state != 'Z');
     family
+}
+
+/// Stops all processes below one, parents first; those that they made meanwhile, too.
+pub fn stop_descendants(of: u32) {
+    let mut stopped: Vec<u32> = Vec::new();
+    loop {
+        let mut all = descendants_of(of);
+        all.retain(|pid| !stopped.contains(pid));
+        if all.is_empty() {
+            return;
+        }
+        for &pid in &all {
+            // One that has ended needs no stop.
+            let _ = signal::send(pid, SIGSTOP);
+        }
+        stopped.extend(all);
+    }
+}
+
+/// Continues all processes below one, children first.
+pub fn continue_descendants(of: u32) {
+    for pid in descendants_of(of).into_iter().rev() {
+        // One that has ended goes nowhere.
+        let _ = signal::send(pid, SIGCONT);
+    }
 }
 
 /// The living descendants of a process, each behind its parent. Processes that come meanwhile may
