@@ -67,6 +67,43 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     }
 }
 
+/// The words of what starts agents in an allocation, from within the queue's jobs as well: there
+/// Slurm's variables are those of the job, and `srun` is the queue's.
+fn from_jobs(shell: &str) -> Vec<String> {
+    const OF_JOBS: [&str; 5] = [
+        "SLURM_CPUS_PER_TASK",
+        "SLURM_MEM_PER_CPU",
+        "SLURM_MEM_PER_NODE",
+        "SLURM_NNODES",
+        "SLURM_NTASKS",
+    ];
+    let mut words: Vec<String> = shell.split_whitespace().map(str::to_owned).collect();
+    let job = env::var("SLURM_JOB_ID").or_else(|_| env::var("SLURM_JOBID"));
+    let (Some(at), Ok(job)) = (words.iter().position(|word| word == "srun"), job) else {
+        return words;
+    };
+    let path = env::var_os("PATH").unwrap_or_default();
+    let slurms = env::split_paths(&path)
+        .filter(|folder| !folder.ends_with("share/margay/compat/bin"))
+        .map(|folder| folder.join("srun"))
+        .find(|program| program.is_file());
+    if let Some(Some(program)) = slurms.as_deref().map(Path::to_str) {
+        program.clone_into(&mut words[at]);
+    }
+    words.insert(at + 1, format!("--jobid={job}"));
+    if let Ok(file) = env::var("SLURM_CONF") {
+        words.insert(at, format!("SLURM_CONF={file}"));
+    }
+    // Behind `env`, with which they begin.
+    words.splice(
+        1..1,
+        OF_JOBS
+            .iter()
+            .flat_map(|name| ["-u", *name].map(str::to_owned)),
+    );
+    words
+}
+
 /// The machine that is asked for; none where nothing says what it is.
 pub(crate) fn machine(options: &UpOptions) -> Result<Option<MachineSpec>, String> {
     let list = options.hosts.as_ref().or(options.hostfile.as_ref());
@@ -79,9 +116,10 @@ pub(crate) fn machine(options: &UpOptions) -> Result<Option<MachineSpec>, String
             found.map_or((None, None), |found| (Some(found.list), found.shell))
         }
     };
-    let named = options.launcher_exec.as_deref().or(shell);
+    let named = options.launcher_exec.as_deref();
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
-    let shell: Vec<String> = match named.map(words) {
+    let shell = named.map(words).or_else(|| shell.map(from_jobs));
+    let shell: Vec<String> = match shell {
         Some(words) if !Vec::is_empty(&words) => words,
         _ => Hosts::SHELL.map(str::to_owned).to_vec(),
     };

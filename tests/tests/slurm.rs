@@ -216,3 +216,32 @@ fn other_launchers_tasks_are_one_world() {
         }
     }
 }
+
+#[test]
+fn a_queue_has_the_hosts_of_slurms_allocation() {
+    let Some(slurm) = Slurm::start(2) else { return };
+    let bin = stage().join("bin");
+    let folder = slurm.path("");
+    fs::create_dir(slurm.path("run")).expect("the folder takes files");
+    let script = format!(
+        "set -e\nexport PATH={}:$PATH HOME={1} XDG_STATE_HOME={1}/state XDG_RUNTIME_DIR={1}/run\ncd {1}\n\
+         margay up\nmargay submit --wait -o hosts -N 2 -n 4 -- mpiexec hostname\nmargay down\n",
+        bin.display(),
+        folder.display()
+    );
+    fs::write(slurm.path("script"), script).expect("the folder takes files");
+    let line = format!(
+        "salloc -Q -N2 --ntasks-per-node=2 sh {}",
+        slurm.path("script").display()
+    );
+    let output = slurm.run(&line, 90);
+    let said = text(&output);
+    let printed = fs::read_to_string(slurm.path("hosts")).unwrap_or_default();
+    assert!(output.status.success(), "{said}{printed}{}", slurm.logs());
+    assert!(said.contains("4 slots on 2 of 2 hosts"), "{said}");
+    let mut ran: Vec<&str> = printed.lines().collect();
+    ran.sort_unstable();
+    let names = [1, 1, 2, 2].map(|host| slurm.hosts.name(host));
+    assert_eq!(ran, names, "{said}");
+    slurm.until("squeue -h", |said| said.trim().is_empty());
+}
