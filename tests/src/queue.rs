@@ -1,5 +1,6 @@
 //! A user's queue in a folder of its own, through its commands.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -46,14 +47,20 @@ impl Queue {
         self.path("state/margay/queue")
     }
 
-    pub fn margay(&self, words: &[&str]) -> Command {
-        let mut margay = command(stage().join("bin/margay"), 120);
-        margay
-            .args(words)
+    /// A program with the queue's folders.
+    pub fn prepared(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut prepared = command(program, 120);
+        prepared
             .current_dir(self.folder.path())
             .env("HOME", self.folder.path())
             .env("XDG_STATE_HOME", self.path("state"))
             .env("XDG_RUNTIME_DIR", self.path("run"));
+        prepared
+    }
+
+    pub fn margay(&self, words: &[&str]) -> Command {
+        let mut margay = self.prepared(stage().join("bin/margay"));
+        margay.args(words);
         margay
     }
 

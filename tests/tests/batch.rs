@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 
 use margay_tests::batch::{Queue, said};
 use margay_tests::{run, stage};
@@ -426,6 +428,31 @@ fn mail_goes_out_when_a_job_begins_and_ends() {
         letters[1].contains("Job_id=1 Name=a b Failed, ExitCode 3"),
         "{letters:?}"
     );
+    // An address of the web gets a POST with JSON.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hook = format!("--mail-user=http://{}/hook", listener.local_addr().unwrap());
+    let words = ["sbatch", "-W", "--mail-type=END", &hook, "--wrap", "true"];
+    assert!(
+        queue
+            .margay(&[&["slurm"][..], &words].concat())
+            .status
+            .success()
+    );
+    let (stream, _) = listener.accept().unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(stream.read_line(&mut head).unwrap() > 0, "{head}");
+    }
+    assert!(head.starts_with("POST /hook HTTP/1.1\r\n"), "{head}");
+    let length = head.split("Content-Length: ").nth(1).unwrap();
+    let length: usize = length.split("\r\n").next().unwrap().parse().unwrap();
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    let answered = stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+    answered.unwrap();
+    let event: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(event["job"].to_string().trim_matches('"'), "2", "{event}");
 }
 
 #[test]

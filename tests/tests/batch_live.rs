@@ -304,6 +304,17 @@ fn the_api_serves_jobs_events_and_metrics() {
     let mut python = queue.prepared("python3".into());
     let output = run(python.args(["-c", client, ".", &address]));
     assert!(output.status.success(), "{}", said(&output));
+    // One who asks for events and reads none of them keeps nobody else waiting.
+    let mut slow = UnixStream::connect(queue.path("state/margay/queue/api.sock")).unwrap();
+    slow.write_all(b"GET /v1/events HTTP/1.1\r\n\r\n").unwrap();
+    let array = r#"{"command": ["true"], "options": ["-H", "-a", "1-5000"]}"#;
+    let (status, many) = ask("POST", "/v1/jobs", array);
+    assert_eq!(status, 201, "{many}");
+    let rows = ask("GET", "/v1/jobs", "").1;
+    assert_eq!(rows.as_array().unwrap().len(), 5000);
+    let path = format!("/v1/jobs/{}", many["id"]);
+    assert_eq!(ask("DELETE", &path, "").0, 200);
+    drop(slow);
     let top = said(&queue.margay(&["top", "--once", "--plain"]));
     assert!(
         top.contains("0 of 2 slots used") && top.contains(". ."),

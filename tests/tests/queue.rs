@@ -108,6 +108,18 @@ fn scripts_of_slurm_and_pbs_get_what_they_expect() {
     queue.ok(&["wait", &job]);
     assert_eq!(queue.read(&format!("p.o{job}")), format!("{job} b 4\n"));
     assert_eq!(queue.read(&format!("p.e{job}")), "");
+    // Lines of a file, or of the standard input, are jobs.
+    queue.script("lines", "echo one >> many\necho two >> many; exit 4\n");
+    let mut many = queue.margay(&["submit", "-n", "1", "--many", "-"]);
+    let lines = fs::File::open(queue.path("lines")).unwrap();
+    let numbers = succeed(many.stdin(lines));
+    assert_eq!(numbers.lines().count(), 2, "{numbers}");
+    let last = numbers.split_whitespace().last().unwrap();
+    run(&mut queue.margay(&["wait", "--all"]));
+    assert_eq!(queue.rows(&[last])[0]["exit_code"], 4);
+    let mut written: Vec<String> = queue.read("many").lines().map(str::to_owned).collect();
+    written.sort();
+    assert_eq!(written, ["one", "two"]);
     // Options of the command count more than the script's.
     let job = queue.submit(&["-n", "1", "-J", "other", "slurm.sh"]);
     queue.ok(&["wait", &job]);
@@ -183,6 +195,18 @@ fn the_first_job_is_not_delayed_and_short_ones_go_before_it() {
             .ok(&["explain", "--when", "1", "10"])
             .contains("start now")
     );
+    // The shell completes the numbers of jobs.
+    let script = "source <(margay completions bash margay); COMP_WORDS=(margay cancel ''); COMP_CWORD=2; \
+                  _margay_names margay '' cancel; echo ${COMPREPLY[@]: -4}";
+    let path = format!(
+        "{}:{}",
+        stage().join("bin").display(),
+        std::env::var("PATH").unwrap()
+    );
+    let mut bash = queue.prepared("bash");
+    let names = succeed(bash.args(["-c", script]).env("PATH", path));
+    let numbers = [&first, &large, &long].map(|job| job.as_str()).join(" ");
+    assert!(names.contains(&numbers), "{names}");
     let nodes = queue.ok(&["explain", "--when", "1", "nodes", "10"]);
     assert!(nodes.contains("start now"), "{nodes}");
     queue.refused(&["explain", "--when", "1", "10", "20"], "'20' is too much");
@@ -311,6 +335,44 @@ fn a_newer_store_and_a_damaged_one_are_refused() {
     queue.refused(&["up"], "move the file away");
     fs::remove_file(&store).unwrap();
     queue.ok(&["up"]);
+}
+
+#[test]
+fn a_store_of_each_older_version_is_brought_to_this_one() {
+    let queue = Queue::up(1);
+    queue.refused(
+        &["submit", "--wait", "--", "sh", "-c", "exit 3"],
+        "exit code 3",
+    );
+    let held = queue.submit(&["--hold", "-o", "held", "--", "echo", "held"]);
+    // What each version has added is taken away again, the newest first.
+    let took = [
+        "ALTER TABLE jobs DROP COLUMN energy_mj",
+        "DROP TABLE queue",
+        "DROP INDEX ended_tasks; CREATE INDEX arrays ON jobs (array) WHERE array IS NOT NULL",
+        "DROP TABLE settings; ALTER TABLE jobs DROP COLUMN user; ALTER TABLE jobs DROP COLUMN uid; \
+         ALTER TABLE jobs DROP COLUMN runs",
+    ];
+    for count in 1..=took.len() {
+        queue.ok(&["down"]);
+        let version = 5 - count;
+        let sql = format!(
+            "{}; PRAGMA user_version = {version}",
+            took[..count].join("; ")
+        );
+        let script = "import sqlite3, sys\nstore = sqlite3.connect(sys.argv[1])\n\
+                      store.executescript(sys.argv[2])\nstore.close()\n";
+        let store = queue.state().join("queue.db");
+        let mut python = command("python3", 60);
+        succeed(python.args(["-c", script]).arg(store).arg(sql));
+        queue.ok(&["up", "--slots", "1"]);
+        let row = &queue.rows(&["--all"])[0];
+        assert_eq!(row["exit_code"], 3, "version {version}: {row}");
+        assert_eq!(queue.state_of(&held), "waiting");
+    }
+    queue.ok(&["release", &held]);
+    queue.ok(&["wait", &held]);
+    assert_eq!(queue.read("held"), "held\n");
 }
 
 #[test]

@@ -90,7 +90,10 @@ fn arrays_dependencies_and_holds_decide_when_a_job_starts(store: &str) {
 fn a_head_that_is_killed_at_any_moment_loses_no_job_and_runs_none_twice(store: &str) {
     let queue = Queue::up_in(4, store);
     let mut accepted: Vec<String> = Vec::new();
-    for round in 0..25u64 {
+    // MARGAY_TEST_KILLS=10000 looks at more moments.
+    let kills = std::env::var("MARGAY_TEST_KILLS");
+    let kills = kills.map_or(25, |kills| kills.parse::<u64>().unwrap());
+    for round in 0..kills {
         let head = PidFd::open(queue.head().unwrap()).unwrap();
         std::thread::scope(|scope| {
             let submitters: Vec<_> = (0..2)
@@ -119,7 +122,9 @@ fn a_head_that_is_killed_at_any_moment_loses_no_job_and_runs_none_twice(store: &
                     })
                 })
                 .collect();
-            std::thread::sleep(Duration::from_micros(round * 1700 % 23_000));
+            // Each at another microsecond of the first 23 ms, as these numbers have no divisor in
+            // common.
+            std::thread::sleep(Duration::from_micros(round * 1700 % 23_003));
             head.kill();
             for submitter in submitters {
                 accepted.extend(submitter.join().unwrap());
