@@ -1,6 +1,7 @@
 //! Watching processes: their children, their descendants, their states, and handles that outlive a
 //! reused id.
 
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,6 +16,7 @@ use rustix::process::{
     Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, pidfd_open, waitid, waitpid,
 };
 
+use crate::cpu;
 use crate::descriptor::PollSet;
 use crate::port::user;
 use crate::signal::{self, SIGCONT, SIGSTOP};
@@ -287,11 +289,28 @@ pub fn stop_descendants(of: u32) {
     }
 }
 
-/// Continues all processes below one, children first.
+/// Continues all processes below one, children first. Those of this thread's core come last: one
+/// that has slept gets the core at once, and the others would wait until its slice is over.
 pub fn continue_descendants(of: u32) {
-    for pid in descendants_of(of).into_iter().rev() {
+    let own = cpu::current().and_then(|core| u32::try_from(core).ok());
+    let all = descendants_of(of).into_iter();
+    let all: Vec<ProcessFacts> = all.filter_map(ProcessFacts::of).collect();
+    // Which child of `of` each is, or is below.
+    let mut child_of: HashMap<u32, u32> = HashMap::new();
+    let mut last: HashSet<u32> = HashSet::new();
+    for facts in &all {
+        let child = child_of.get(&facts.parent).copied();
+        let child = child.unwrap_or(facts.pid);
+        child_of.insert(facts.pid, child);
+        if Some(facts.last_core) == own {
+            last.insert(child);
+        }
+    }
+    let is_last = |facts: &&ProcessFacts| last.contains(&child_of[&facts.pid]);
+    let first = all.iter().rev().filter(|facts| !is_last(facts));
+    for facts in first.chain(all.iter().rev().filter(is_last)) {
         // One that has ended goes nowhere.
-        let _ = signal::send(pid, SIGCONT);
+        let _ = signal::send(facts.pid, SIGCONT);
     }
 }
 
