@@ -225,7 +225,7 @@ fn a_queue_has_the_hosts_of_slurms_allocation() {
     fs::create_dir(slurm.path("run")).expect("the folder takes files");
     let script = format!(
         "set -e\nexport PATH={}:$PATH HOME={1} XDG_STATE_HOME={1}/state XDG_RUNTIME_DIR={1}/run\ncd {1}\n\
-         margay up\nmargay submit --wait -o hosts -N 2 -n 4 -- mpiexec hostname\nmargay down\n",
+         trap 'margay down --leave' EXIT\nmargay up\nmargay submit --wait -o hosts -N 2 -n 4 -- mpiexec hostname\n",
         bin.display(),
         folder.display()
     );
