@@ -203,6 +203,14 @@ impl Array {
         }
     }
 
+    /// Lets all directories go, which none fails by: nothing is read or written any more.
+    pub fn close(&self) {
+        for member in &self.members {
+            let disk = member.disk.write();
+            disk.unwrap_or_else(PoisonError::into_inner).take();
+        }
+    }
+
     /// Notes that a directory is not there, or is another one.
     pub fn miss(&self, n: usize) {
         let path = {
@@ -326,13 +334,14 @@ impl Array {
     }
 
     /// Writes the state to all directories that are used, if it was changed. A directory that does
-    /// not take it fails, which is another change.
+    /// not take it fails, which is another change. Where too few are left nothing is written: what
+    /// they have then is right as soon as the others are there again.
     ///
     /// # Errors
     /// When too few directories are left.
     pub fn write_state(&self) -> Result<()> {
         let _writing = lock(&self.writing);
-        while self.is_changed.swap(false, Ordering::SeqCst) {
+        while self.is_usable() && self.is_changed.swap(false, Ordering::SeqCst) {
             let state = {
                 let mut state = lock(&self.state);
                 state.epoch += 1;

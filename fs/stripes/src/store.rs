@@ -170,7 +170,7 @@ impl Store {
         disks: Vec<Option<Arc<dyn Disk>>>,
         clock: Clock,
     ) -> std::result::Result<Store, String> {
-        let (state, disks) = choose(id, disks)?;
+        let (state, disks, unread) = choose(id, disks)?;
         let array = Array::new(state, disks);
         for (n, member) in array.state().members.iter().enumerate() {
             let is_gone = matches!(member.health, Health::Failed | Health::Removed);
@@ -181,7 +181,7 @@ impl Store {
         let needed = array.needed();
         if !array.is_usable() {
             return Err(format!(
-                "{} of {} stripe directories can be used, and {needed} are needed{}",
+                "{} of {} stripe directories can be used, and {needed} are needed{}{unread}",
                 array.used(),
                 array.belong().count(),
                 reasons(&array)
@@ -518,6 +518,11 @@ impl Store {
         written.and(committed)
     }
 
+    /// Lets the directories go. What is asked from now on fails, and changes nothing.
+    pub fn close(&self) {
+        self.array.close();
+    }
+
     /// Puts a new, empty directory in the place of directory `n`, to be rebuilt.
     ///
     /// # Errors
@@ -593,9 +598,11 @@ pub(crate) fn reasons(array: &Array) -> String {
         .collect()
 }
 
-/// What the directories say: the state in force, and those that it lets be used.
-fn choose(id: u64, disks: Disks) -> std::result::Result<(State, Disks), String> {
+/// What the directories say: the state in force, those that it lets be used, and why others cannot
+/// be read.
+fn choose(id: u64, disks: Disks) -> std::result::Result<(State, Disks, String), String> {
     let mut found: Vec<Option<Found>> = Vec::new();
+    let mut unread = String::new();
     for disk in &disks {
         let read = disk.as_ref().map(|disk| state::read(&**disk));
         found.push(match read {
@@ -606,12 +613,17 @@ fn choose(id: u64, disks: Disks) -> std::result::Result<(State, Disks), String> 
                     state::VERSION
                 ));
             }
+            Some(Err(error)) => {
+                unread += &format!("; one cannot be read: {error}");
+                None
+            }
             _ => None,
         });
     }
     let states: Vec<&State> = found.iter().flatten().map(|found| &found.state).collect();
     let highest = states.iter().map(|state| state.epoch).max();
-    let highest = highest.ok_or("no stripe directory says what it belongs to")?;
+    let highest =
+        highest.ok_or_else(|| format!("no stripe directory says what it belongs to{unread}"))?;
     let in_force: Vec<&&State> = states.iter().filter(|s| s.epoch == highest).collect();
     // A state that was only written in part has no effects, and fewer copies.
     let copies = |state: &State| in_force.iter().filter(|other| ****other == *state).count();
@@ -642,7 +654,7 @@ fn choose(id: u64, disks: Disks) -> std::result::Result<(State, Disks), String> 
             used[found.own].clone_from(disk);
         }
     }
-    Ok((state, used))
+    Ok((state, used, unread))
 }
 
 /// Reads the log in force; returns what it says, and the highest number of any log.

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use margay_fs_stripes::{Counted, Disk, Folder, Health, Traffic, Watched, in_time};
+use margay_fs_stripes::{Counted, Disk, Folder, Health, Store, Traffic, Watched, in_time};
 use margay_job_launch::hosts::named_shell;
 use margay_svc_pfs_options::{Owned, Reaching};
 
@@ -222,20 +222,22 @@ impl Disks {
         Arc::new(Counted::new(disk, Arc::clone(traffic)))
     }
 
-    /// Lets others use the stripe directories. A process does not end while one of its threads
-    /// waits for a disk that hangs, so its end does not do that.
-    pub fn release(&self) {
+    /// Lets others use the stripe directories of a store, which loses them first: it would take
+    /// those that are let go for dead, and note that. A process does not end while one of its
+    /// threads waits for a disk that hangs, so its end does not do that.
+    pub fn release(&self, store: &Store) {
         let folders = lock(&self.opened)
             .iter()
             .filter_map(Weak::upgrade)
             .collect::<Vec<_>>();
+        let remotes: Vec<Arc<Remote>> = (lock(&self.remotes).iter())
+            .filter_map(Weak::upgrade)
+            .collect();
+        store.close();
         for folder in folders {
             // One that hangs is in nobody's way.
             let _ = in_time(RELEASED_WITHIN, move || folder.release());
         }
-        let remotes: Vec<Arc<Remote>> = (lock(&self.remotes).iter())
-            .filter_map(Weak::upgrade)
-            .collect();
         for remote in &remotes {
             remote.end();
         }

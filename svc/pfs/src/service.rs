@@ -333,7 +333,7 @@ impl Service {
 
     /// Lets others use the stripe directories: nothing is written any more.
     pub fn release(&self) {
-        self.disks.release();
+        self.disks.release(&self.store);
     }
 
     /// Whether it ends.

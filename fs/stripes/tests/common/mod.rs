@@ -105,6 +105,12 @@ impl FaultyDisk {
         self.is_broken.store(true, Ordering::SeqCst);
     }
 
+    /// It is there again, as it was left.
+    #[allow(dead_code)]
+    pub fn come_back(&self) {
+        self.is_broken.store(false, Ordering::SeqCst);
+    }
+
     /// Flips a bit of the data or of the checksums.
     #[allow(dead_code)]
     pub fn flip(&self, is_record: bool, bit: u64) {
