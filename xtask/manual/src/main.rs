@@ -11,11 +11,13 @@ mod page;
 mod wrapper;
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::ExitCode;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use margay_cli::{options, poe};
 use page::Page;
 
@@ -94,18 +96,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes all pages. An old file of a page's name goes first: it may be a link to another page.
+/// Writes all pages, packed as `man` reads them: they take a third.
 fn write(stage: &Path) -> Result<(), String> {
     let folder = stage.join("share/man/man1");
     let failed = |path: &Path, e: std::io::Error| format!("cannot write {}: {e}", path.display());
+    // Old pages, which may be links to others.
+    match fs::remove_dir_all(&folder) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(failed(&folder, e)),
+        _ => {}
+    }
     fs::create_dir_all(&folder).map_err(|e| failed(&folder, e))?;
-    let free = |name: &str| {
-        let path = folder.join(format!("{name}.1"));
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(failed(&path, e)),
-            _ => Ok(path),
-        }
-    };
+    let path = |name: &str| folder.join(format!("{name}.1.gz"));
     let mut pages = commands();
     for name in ["mpicc", "mpicxx", "mpifort"] {
         pages.push(wrapper::page(name, &wrapper::help(stage, name)?));
@@ -114,14 +115,23 @@ fn write(stage: &Path) -> Result<(), String> {
         page.names.extend(aliases(&page.name).iter().copied());
         let guides = GUIDES.iter().find(|(name, _)| *name == page.name);
         page.guides = guides.map_or(&[], |(_, guides)| guides);
-        let path = free(&page.name)?;
-        fs::write(&path, page.text()).map_err(|e| failed(&path, e))?;
+        let path_of_page = path(&page.name);
+        let packed = packed(page.text().as_bytes());
+        let written = packed.and_then(|bytes| fs::write(&path_of_page, bytes));
+        written.map_err(|e| failed(&path_of_page, e))?;
         for alias in aliases(&page.name) {
-            let link = free(alias)?;
-            symlink(format!("{}.1", page.name), &link).map_err(|e| failed(&link, e))?;
+            let link = path(alias);
+            symlink(format!("{}.1.gz", page.name), &link).map_err(|e| failed(&link, e))?;
         }
     }
     Ok(())
+}
+
+/// By gzip, without a name and a time: two builds make the same bytes.
+fn packed(text: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(text)?;
+    packed.finish()
 }
 
 fn aliases(name: &str) -> &'static [&'static str] {

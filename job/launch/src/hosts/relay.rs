@@ -501,17 +501,6 @@ impl Relay {
         Ok(())
     }
 
-    /// Says nothing more to an agent that has nothing of the job, nor has any behind it.
-    fn close_if_all_is_over(&mut self, at: usize) {
-        let is_over = |at: usize| self.hosts[at].stage >= Stage::Empty;
-        if is_over(at) && self.behind(at).into_iter().all(is_over) {
-            self.hosts[at].close();
-        }
-        if let Some(parent) = self.hosts[at].parent() {
-            self.close_if_all_is_over(parent);
-        }
-    }
-
     fn send_programs(&mut self) {
         for at in 0..self.hosts.len() {
             if let Err(text) = self.hosts[at].send_programs() {

@@ -140,6 +140,17 @@ impl Relay {
         }
     }
 
+    /// Says nothing more to an agent that has nothing of the job, nor has any behind it.
+    pub(super) fn close_if_all_is_over(&mut self, at: usize) {
+        let is_over = |at: usize| self.hosts[at].stage >= Stage::Empty;
+        if is_over(at) && self.behind(at).into_iter().all(is_over) {
+            self.hosts[at].close();
+        }
+        if let Some(parent) = self.hosts[at].parent() {
+            self.close_if_all_is_over(parent);
+        }
+    }
+
     /// What an agent passes on from a host behind it: which one, and what is heard of it.
     pub(super) fn passed_up(
         &mut self,
