@@ -39,6 +39,8 @@ fn a_crash_is_reported_with_its_line_and_stack() {
         ("divide", "divide", &["main"], 8),
         ("raise", "raise", &["main"], 7),
         ("thread", "null", &["smooth", "thread"], 11),
+        ("threads", "null", &["smooth", "thread"], 11),
+        ("queue", "queue", &["main"], 11),
     ] {
         if how == "divide" && cfg!(not(target_arch = "x86_64")) {
             continue;

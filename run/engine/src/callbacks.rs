@@ -60,7 +60,7 @@ impl<T> Callbacks<T> {
         let (sender, receiver) = std::sync::mpsc::channel();
         Builder::new().name(name.into()).spawn(move || {
             // Signals are for the program.
-            SignalSet::all().block();
+            SignalSet::of_others().block();
             let _ = sender.send(this_thread());
             serve();
         })?;

@@ -51,7 +51,7 @@ impl Cop {
             let started = std::thread::Builder::new()
                 .name("margay-cop".into())
                 .spawn(move || {
-                    SignalSet::all().block();
+                    SignalSet::of_others().block();
                     let _ = sender.send(this_thread());
                     for routine in take {
                         routine();

@@ -4,8 +4,11 @@
 //!
 //! Only signals that had their default action are taken: handlers of the program, of a sanitizer or
 //! of the language's runtime stay, and a later one replaces ours. The handler writes into the
-//! memory that it was given and calls nothing but `open`, `read`, `close` and `tgkill`, allocates
-//! nothing and waits for nobody; the process then dies as it would have without it.
+//! memory that it was given, makes system calls that handlers may make, allocates nothing, and
+//! waits a moment at most, for another thread that writes. Then the thread sends itself the same
+//! signal again, with what the system said of it, which comes as soon as the handler has returned:
+//! the process dies where and as it would have without the handler, whether or not the cause comes
+//! again.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -35,7 +38,8 @@ const FREE: u64 = 0;
 const BEGUN: u64 = 1;
 const WHOLE: u64 = 2;
 
-const SIGNALS: [c_int; 6] = [
+/// The signals.
+pub(crate) const SIGNALS: [c_int; 6] = [
     libc::SIGSEGV,
     libc::SIGBUS,
     libc::SIGFPE,
@@ -43,6 +47,12 @@ const SIGNALS: [c_int; 6] = [
     libc::SIGABRT,
     libc::SIGSYS,
 ];
+
+/// What this process does with the memory: nothing yet, a thread writes, or it has written.
+static WRITER: AtomicU32 = AtomicU32::new(NOBODY);
+const NOBODY: u32 = 0;
+const WRITES: u32 = 1;
+const HAS_WRITTEN: u32 = 2;
 
 static MEMORY: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -81,9 +91,8 @@ pub fn write_into(memory: &'static [AtomicU64]) {
             continue;
         }
         action.sa_sigaction = crashed as *const () as usize;
-        // Once: the second signal has the default action. On another stack if the program has one.
-        action.sa_flags =
-            libc::SA_SIGINFO | libc::SA_RESETHAND | libc::SA_NODEFER | libc::SA_ONSTACK;
+        // On another stack if the program has one.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         // SAFETY: the handler is async-signal-safe (below) and has the type that SA_SIGINFO wants.
         unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
     }
@@ -157,29 +166,48 @@ extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     };
     // SAFETY: a plain system call. A child that was made by fork has its parent's handler.
     let is_owner = unsafe { libc::getpid() } as u32 == OWNER.load(Ordering::Acquire);
-    if is_owner
-        && let Some(state) = memory.first()
-        && (state.compare_exchange(FREE, BEGUN, Ordering::AcqRel, Ordering::Relaxed)).is_ok()
-    {
-        // SAFETY: with SA_SIGINFO the system gives the interrupted thread's context.
-        if let Some((registers, next)) = unsafe { registers_in(context) } {
-            write_down(memory, signal, &registers, next);
-            state.store(WHOLE, Ordering::Release);
+    if is_owner {
+        let first = WRITER.compare_exchange(NOBODY, WRITES, Ordering::AcqRel, Ordering::Relaxed);
+        match (first, memory.first()) {
+            (Ok(_), Some(state)) => {
+                let free = state.compare_exchange(FREE, BEGUN, Ordering::AcqRel, Ordering::Relaxed);
+                // SAFETY: with SA_SIGINFO the system gives the interrupted thread's context.
+                if let (Ok(_), Some((registers, next))) = (free, unsafe { registers_in(context) }) {
+                    write_down(memory, signal, &registers, next);
+                    state.store(WHOLE, Ordering::Release);
+                }
+                WRITER.store(HAS_WRITTEN, Ordering::Release);
+            }
+            _ => wait_for_writer(),
         }
     }
-    // SAFETY: with SA_SIGINFO the system gives what is known of the signal, or a program that calls
-    // the handler does.
-    let code = unsafe { info.as_ref() }.map_or(0, |info| info.si_code);
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
-    // Where an instruction of the program has raised it, that does so again, without a handler.
-    // What somebody has sent does not come again by itself.
-    if code <= 0 {
-        // SAFETY: sends a signal to this thread, which has the default action now.
-        unsafe {
-            libc::signal(signal, libc::SIG_DFL);
-            libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal);
+    // SAFETY: `errno` of this thread, as above; the default action runs no code of ours; the signal
+    // goes to this thread, with what the system has said of it. It is blocked until the handler
+    // returns.
+    unsafe {
+        *libc::__errno_location() = errno;
+        libc::signal(signal, libc::SIG_DFL);
+        let (process, thread) = (libc::getpid(), libc::gettid());
+        let sent = libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, info);
+        if sent != 0 {
+            libc::syscall(libc::SYS_tgkill, process, thread, signal);
         }
+    }
+}
+
+/// Another thread of this process has crashed first: it is given time to write.
+fn wait_for_writer() {
+    const LOOKS: u32 = 100;
+    let pause = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 2_000_000,
+    };
+    for _ in 0..LOOKS {
+        if WRITER.load(Ordering::Acquire) != WRITES {
+            return;
+        }
+        // SAFETY: a sleep, which handlers may make.
+        unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
     }
 }
 

@@ -80,6 +80,18 @@ impl SignalSet {
         set
     }
 
+    /// The set of all but those that come from what a thread itself does: where a handler is to see
+    /// them, or a crash is to be reported, that must not be blocked.
+    #[must_use]
+    pub fn of_others() -> SignalSet {
+        let mut set = Self::all();
+        for signal in crate::crash::SIGNALS {
+            // SAFETY: `set` is initialised.
+            unsafe { libc::sigdelset(&raw mut set.0, signal) };
+        }
+        set
+    }
+
     /// Whether the set holds `signal`.
     #[must_use]
     pub fn contains(&self, signal: i32) -> bool {

@@ -4,6 +4,7 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -67,6 +68,16 @@ int main(int argc, char **argv)
                 smooth(NULL);
             waitpid(child, &status, 0);
             CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+        } else if (strcmp(how, "queue") == 0) {
+            /* As if an instruction had raised it, which it does not again. */
+            siginfo_t said = {.si_signo = SIGSEGV, .si_code = SEGV_MAPERR};
+            syscall(SYS_rt_tgsigqueueinfo, getpid(), getpid(), SIGSEGV, &said); /* queue */
+        } else if (strcmp(how, "threads") == 0) {
+            pthread_t others[64];
+            for (int i = 0; i < 64; i++)
+                pthread_create(&others[i], NULL, thread, NULL);
+            for (int i = 0; i < 64; i++)
+                pthread_join(others[i], NULL);
         } else
             smooth(NULL);
     }

@@ -211,6 +211,10 @@ const PLACES: &[(&str, &str)] = &[
         "the instructions and calls by which a spin pauses and yields",
     ),
     (
+        "sys/os/src/crash.rs",
+        "a thread that crashes while another one writes down that it has: 0.2 s",
+    ),
+    (
         "sys/os/src/crew.rs",
         "helpers wait for work, and who has work for those that are in it",
     ),
