@@ -629,7 +629,11 @@ fn what_a_killed_job_with_files_left_is_removed_by_the_next_unless_it_was_to_be_
             tool("kill", &words, place.folder.path());
         }
         mpiexec.wait().unwrap();
-        let is_there = |process: &String| Path::new("/proc").join(process).join("exe").exists();
+        // Its files are closed behind its memory: only what waits for its parent has none.
+        let is_there = |process: &String| {
+            let state = fs::read_to_string(Path::new("/proc").join(process).join("stat"));
+            state.is_ok_and(|state| !state.contains(") Z "))
+        };
         while keepers.iter().any(is_there) {
             std::thread::sleep(Duration::from_millis(20));
         }
