@@ -197,15 +197,14 @@ fn opened_by(
     if let Some((records, has_all)) = records() {
         rank.record(records, has_all);
     }
-    if std::env::var(ENV_CRASH).as_deref() != Ok("0") {
-        rank.write_crashes_down();
-    }
+    let writes_crashes = std::env::var(ENV_CRASH).as_deref() != Ok("0");
+    let crashes = writes_crashes.then(|| rank.write_crashes_down()).flatten();
     if wire.is_some() && !at_exit(leaves_launcher) {
         eprintln!(
             "{name}: no memory is left for the end of the process; an abort may leave others"
         );
     }
-    let process = Process::new((rank, wire), &arguments);
+    let process = Process::new((rank, wire), &arguments, crashes);
     if !in_forked_children(forked) {
         eprintln!(
             "{name}: no memory is left to watch for forks; a child process must not call the library"

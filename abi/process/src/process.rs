@@ -8,6 +8,7 @@ use margay_run_dynamic::{Dynamic, DynamicState};
 use margay_run_files::{Files, FilesState};
 use margay_run_mpi::Mpi;
 use margay_run_windows::{Windows, WindowsState};
+use margay_sys_os::crash::Writing;
 
 use crate::open::Opened;
 
@@ -20,11 +21,18 @@ pub struct Process {
     dynamic: DynamicState,
     /// The connection to a launcher that is not Margay's, until the process leaves its job.
     wire: Mutex<Option<Box<dyn Wire>>>,
+    /// Writes crashes down.
+    _crashes: Option<Writing>,
 }
 
 impl Process {
-    pub(crate) fn new((rank, wire): Opened, arguments: &[String]) -> Process {
+    pub(crate) fn new(
+        (rank, wire): Opened,
+        arguments: &[String],
+        crashes: Option<Writing>,
+    ) -> Process {
         Process {
+            _crashes: crashes,
             mpi: Mpi::new(rank, arguments),
             windows: WindowsState::default(),
             files: FilesState::default(),

@@ -254,14 +254,13 @@ impl Rank {
         }
     }
 
-    /// Has this process write down where it is when it crashes, if its job wants to know.
-    pub fn write_crashes_down(&self) {
+    /// Has this process write down where it is when it crashes, while what this returns is there;
+    /// none if its job does not want to know.
+    pub fn write_crashes_down(&self) -> Option<crash::Writing> {
         let note = |rank, key| self.peers.note(rank, key);
         let found = margay_core_registry::crash::find(self.peers.size(), note);
-        let words = found.map(Words::leak);
-        if let Some(words) = words.filter(|words| words.len() >= crash::WORDS) {
-            crash::write_into(words);
-        }
+        let words = found.filter(|words| words.len() >= crash::WORDS);
+        words.map(crash::write_into)
     }
 
     /// This many words for what a library of threads does, in memory that outlives the process.

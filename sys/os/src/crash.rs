@@ -10,9 +10,11 @@
 //! the process dies where and as it would have without the handler, whether or not the cause comes
 //! again.
 
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use crate::kept::Words;
 use crate::trace::{REGISTERS, STACK_POINTER, ThreadImage};
 
 /// Bytes of the stack that are written down, from the stack pointer on.
@@ -70,13 +72,18 @@ pub struct Written {
     pub maps: String,
 }
 
+/// While it is there, this process writes down where it is when a signal of its own doing kills it.
+#[derive(Debug)]
+pub struct Writing(Words);
+
 /// Has this process write down where it is when a signal of its own doing kills it. `memory` is
 /// shared with who reads that, and by processes of which the first one to crash has it. Signals
 /// that have a handler, or are ignored, are left alone.
 ///
 /// # Panics
 /// When there are fewer than [`WORDS`] words.
-pub fn write_into(memory: &'static [AtomicU64]) {
+#[must_use]
+pub fn write_into(memory: Words) -> Writing {
     assert!(memory.len() >= WORDS, "too little memory for a crash");
     MEMORY.store(memory.as_ptr().cast_mut(), Ordering::Release);
     OWNER.store(std::process::id(), Ordering::Release);
@@ -96,25 +103,44 @@ pub fn write_into(memory: &'static [AtomicU64]) {
         // SAFETY: the handler is async-signal-safe (below) and has the type that SA_SIGINFO wants.
         unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
     }
+    Writing(memory)
 }
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        // The memory may go now.
+        let own = self.0.as_ptr().cast_mut();
+        let none = std::ptr::null_mut();
+        let _ = MEMORY.compare_exchange(own, none, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// A stack for handlers.
+#[repr(align(64))]
+struct OtherStack(UnsafeCell<[u8; OTHER_BYTES]>);
+
+// SAFETY: only the system uses it, for the one thread that has taken it.
+unsafe impl Sync for OtherStack {}
+
+const OTHER_BYTES: usize = 64 << 10;
+static OTHER_STACK: OtherStack = OtherStack(UnsafeCell::new([0; OTHER_BYTES]));
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Gives this thread a stack for handlers if it has none, so that the end of its own stack can be
 /// written down.
 fn take_other_stack() {
-    const BYTES: usize = 64 << 10;
     // SAFETY: an all-zero stack_t is a valid place for the result.
     let mut former: libc::stack_t = unsafe { std::mem::zeroed() };
     // SAFETY: only queries; `former` is valid.
     let known = unsafe { libc::sigaltstack(std::ptr::null(), &raw mut former) } == 0;
-    if !known || former.ss_flags & libc::SS_DISABLE == 0 {
+    let has_one = !known || former.ss_flags & libc::SS_DISABLE == 0;
+    if has_one || IS_TAKEN.swap(true, Ordering::AcqRel) {
         return;
     }
     let own = libc::stack_t {
-        ss_sp: Box::leak(vec![0u8; BYTES].into_boxed_slice())
-            .as_mut_ptr()
-            .cast(),
+        ss_sp: OTHER_STACK.0.get().cast(),
         ss_flags: 0,
-        ss_size: BYTES,
+        ss_size: OTHER_BYTES,
     };
     // SAFETY: the memory stays for good, and only handlers of this thread use it.
     unsafe { libc::sigaltstack(&raw const own, std::ptr::null_mut()) };
