@@ -5,15 +5,13 @@
 //! the hosts it sends on itself: they come once to each agent that the launcher started.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::process::Child;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use margay_sys_os::descriptor::{PollSet, set_nonblocking};
+use margay_sys_os::descriptor::PollSet;
 
-use super::shell;
+use super::shell::{self, Shell, is_later};
 use super::stage::{Sending, Source};
 use super::wire::{Writer, kind};
 
@@ -32,10 +30,7 @@ pub(super) struct Branches {
 struct Branch {
     /// The host's number for the relay.
     number: u64,
-    child: Child,
-    input: Option<File>,
-    output: Option<File>,
-    errors: Option<File>,
+    shell: Shell,
     waiting: Vec<u8>,
     /// Bytes of `waiting` that the relay has sent.
     owed: usize,
@@ -58,7 +53,10 @@ impl Branches {
 
     /// The processes of the remote shells.
     pub(super) fn shells(&self) -> Vec<u32> {
-        self.all.iter().map(|branch| branch.child.id()).collect()
+        self.all
+            .iter()
+            .map(|branch| branch.shell.child.id())
+            .collect()
     }
 
     /// Starts the remote shell for a host, or says why it cannot.
@@ -132,11 +130,11 @@ impl Branches {
     /// Registers what can be read, and what wants to be written.
     pub(super) fn register(&self, poll: &mut PollSet) -> Vec<Places> {
         let places = |branch: &Branch, poll: &mut PollSet| {
-            let input = branch.input.as_ref().filter(|_| branch.has_input());
+            let input = branch.shell.input.as_ref().filter(|_| branch.has_input());
             [
                 input.map(|file| poll.add_writable(file.as_fd())),
-                (branch.output.as_ref()).map(|file| poll.add_readable(file.as_fd())),
-                (branch.errors.as_ref()).map(|file| poll.add_readable(file.as_fd())),
+                (branch.shell.output.as_ref()).map(|file| poll.add_readable(file.as_fd())),
+                (branch.shell.errors.as_ref()).map(|file| poll.add_readable(file.as_fd())),
             ]
         };
         self.all.iter().map(|branch| places(branch, poll)).collect()
@@ -167,19 +165,10 @@ impl Branches {
 
 impl Branch {
     fn start(number: u64, host: &str, words: &[OsString]) -> io::Result<Branch> {
-        let mut child = shell::start(host, Some(words))?;
-        let own = |fd: OwnedFd| -> io::Result<File> {
-            set_nonblocking(fd.as_fd())?;
-            Ok(fd.into())
-        };
-        let (input, output) = (child.stdin.take(), child.stdout.take());
-        let errors = child.stderr.take();
+        let shell = Shell::of(shell::start(host, Some(words))?)?;
         Ok(Branch {
             number,
-            input: input.map(|fd| own(fd.into())).transpose()?,
-            output: output.map(|fd| own(fd.into())).transpose()?,
-            errors: errors.map(|fd| own(fd.into())).transpose()?,
-            child,
+            shell,
             waiting: Vec::new(),
             owed: 0,
             closes: false,
@@ -194,7 +183,7 @@ impl Branch {
     }
 
     fn write(&mut self, said: &mut Vec<u8>) {
-        let Some(mut input) = self.input.as_ref() else {
+        let Some(mut input) = self.shell.input.as_ref() else {
             return;
         };
         match self.sending.next(self.waiting.len()) {
@@ -208,7 +197,7 @@ impl Branch {
             Err(error) if is_later(&error) => 0,
             // The end of its output says so, too.
             Err(_) => {
-                self.input = None;
+                self.shell.input = None;
                 self.waiting.len()
             }
         };
@@ -220,14 +209,14 @@ impl Branch {
             said.extend(message.number(self.number).number(room as u64).done());
         }
         if self.closes && self.waiting.is_empty() {
-            self.input = None;
+            self.shell.input = None;
         }
     }
 
     fn read(&mut self, is_error: bool, said: &mut Vec<u8>) {
         let source = match is_error {
-            true => &mut self.errors,
-            false => &mut self.output,
+            true => &mut self.shell.errors,
+            false => &mut self.shell.output,
         };
         let Some(mut file) = source.as_ref() else {
             return;
@@ -248,8 +237,8 @@ impl Branch {
     /// Closes its input and kills its remote shell. Its output may stay open: a connection that
     /// several remote shells share has it, too.
     fn end(&mut self) {
-        self.input = None;
-        let _ = self.child.kill();
+        self.shell.input = None;
+        let _ = self.shell.child.kill();
         self.until.get_or_insert(Instant::now() + END_LIMIT);
     }
 
@@ -258,14 +247,14 @@ impl Branch {
         let Some(until) = self.until else {
             return false;
         };
-        let status = match self.child.try_wait() {
+        let status = match self.shell.child.try_wait() {
             Ok(None) if Instant::now() < until => return false,
             Ok(status) => status,
             Err(_) => None,
         };
         self.read(true, said);
         self.end();
-        let _ = self.child.try_wait();
+        let _ = self.shell.child.try_wait();
         said.extend(ended(self.number, status.and_then(|status| status.code())));
         true
     }
@@ -281,8 +270,4 @@ fn ended(number: u64, code: Option<i32>) -> Vec<u8> {
     let mut message = Writer::new(kind::SHELL_ENDED);
     let code = code.map_or(0, |code| code as u64 + 1);
     message.number(number).number(code).done()
-}
-
-fn is_later(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

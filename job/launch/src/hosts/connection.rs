@@ -1,14 +1,14 @@
 //! The relay's end of one agent.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use margay_sys_os::descriptor::{PollSet, set_nonblocking};
+use margay_sys_os::descriptor::PollSet;
 
+use super::shell::{Shell, is_later};
 use super::stage::Sending;
 use super::wire::{self, Broken, Incoming, Writer, kind};
 
@@ -54,13 +54,6 @@ enum Line {
     Shell(Shell),
     /// Through an agent that has the remote shell.
     Through(Through),
-}
-
-struct Shell {
-    child: Child,
-    input: Option<File>,
-    output: Option<File>,
-    errors: Option<File>,
 }
 
 struct Through {
@@ -119,19 +112,8 @@ pub(super) enum Heard {
 
 impl Connection {
     /// The agent that a remote shell starts.
-    pub(super) fn new(host: String, mut child: Child, sending: Sending) -> io::Result<Connection> {
-        let own = |fd: OwnedFd| -> io::Result<File> {
-            set_nonblocking(fd.as_fd())?;
-            Ok(fd.into())
-        };
-        let (input, output) = (child.stdin.take(), child.stdout.take());
-        let errors = child.stderr.take();
-        let shell = Shell {
-            input: input.map(|fd| own(fd.into())).transpose()?,
-            output: output.map(|fd| own(fd.into())).transpose()?,
-            errors: errors.map(|fd| own(fd.into())).transpose()?,
-            child,
-        };
+    pub(super) fn new(host: String, child: Child, sending: Sending) -> io::Result<Connection> {
+        let shell = Shell::of(child)?;
         Ok(Connection::by(Line::Shell(shell), host, sending))
     }
 
@@ -489,8 +471,4 @@ impl Connection {
             ),
         }
     }
-}
-
-fn is_later(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

@@ -1,11 +1,14 @@
 //! The command by which an agent is started on a host.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use margay_sys_os::descriptor::set_nonblocking;
 use margay_sys_os::process::beside;
 use margay_sys_os::signal;
 
@@ -14,6 +17,38 @@ use crate::report::host_name;
 
 /// The word in a remote shell's words that stands for the host.
 const HOST: &str = "%h";
+
+/// A remote shell, and its standard streams, which do not block; none after their ends.
+pub(super) struct Shell {
+    pub(super) child: Child,
+    pub(super) input: Option<File>,
+    pub(super) output: Option<File>,
+    pub(super) errors: Option<File>,
+}
+
+impl Shell {
+    /// # Errors
+    /// When a stream cannot be made so.
+    pub(super) fn of(mut child: Child) -> io::Result<Shell> {
+        let own = |fd: OwnedFd| -> io::Result<File> {
+            set_nonblocking(fd.as_fd())?;
+            Ok(fd.into())
+        };
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let errors = child.stderr.take();
+        Ok(Shell {
+            input: input.map(|fd| own(fd.into())).transpose()?,
+            output: output.map(|fd| own(fd.into())).transpose()?,
+            errors: errors.map(|fd| own(fd.into())).transpose()?,
+            child,
+        })
+    }
+}
+
+/// Whether a stream has nothing, or takes nothing, at the moment.
+pub(super) fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
 
 /// Starts the agent of a host; `shell` are the words of the remote shell, none for this machine.
 /// Its standard streams are pipes.
