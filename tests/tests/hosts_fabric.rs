@@ -55,6 +55,28 @@ fn what_works_over_tcp_works_over_libfabric() {
     }
 }
 
+/// Messages of all lengths are read out of their sender's memory, also those that the engine would
+/// keep.
+#[test]
+fn every_message_may_be_read_by_its_receiver() {
+    let Some(hosts) = made(2) else { return };
+    for (source, arguments) in [
+        ("mpi/point.c", ""),
+        ("mpi/collectives.c", ""),
+        ("mpi/window_model.c", ""),
+        ("mpi/outstanding.c", ""),
+        ("model/collectives.c", "18 60"),
+        ("model/messages.c", "18 200"),
+    ] {
+        let built = Built::mpi(source);
+        for provider in PROVIDERS {
+            let options = format!("-net ofi:{provider} -env MARGAY_FABRIC_LIMIT 1 -ppn 2 -n 4");
+            let words = hosts.mpiexec(&options);
+            words.and(built.path()).and_all(arguments).succeed(110);
+        }
+    }
+}
+
 /// The environment chooses as the option does.
 #[test]
 fn a_network_that_is_not_there_is_reported_with_the_remedy() {

@@ -139,7 +139,7 @@ pub fn platform(
         }
         Some(_) if table.encrypts() => return Err(HostsError::Encrypted),
         Some(wanted) => {
-            let ofi = Ofi::new(wiring, wanted, clock, on_lost);
+            let ofi = Ofi::new(wiring, wanted, thresholds.clone(), clock, on_lost);
             let mut ofi = ofi.map_err(HostsError::Fabric)?;
             if let Some(on_unanswered) = on_unanswered {
                 ofi.report_unanswered(on_unanswered);
@@ -169,7 +169,10 @@ pub fn platform(
     })
 }
 
-/// The transport; see the crate. Tickets are those of the shared memory.
+/// Set in the tickets of the transport to other hosts; those of the shared memory are below.
+const BETWEEN: u32 = 1 << 30;
+
+/// The transport; see the crate.
 struct Hosts {
     shm: Shm,
     /// To ranks of other hosts.
@@ -184,6 +187,22 @@ impl Hosts {
             &mut self.shm
         } else {
             &mut *self.between
+        }
+    }
+
+    /// The ticket of a copy to or from a rank, as the engine has it.
+    fn ticket(&self, of: u32, ticket: Ticket) -> Ticket {
+        match self.is_here[of as usize] {
+            true => ticket,
+            false => Ticket(ticket.0 | BETWEEN),
+        }
+    }
+
+    /// Whose a ticket is, and which it is there.
+    fn way_of(&mut self, ticket: Ticket) -> (&mut dyn Transport, Ticket) {
+        match ticket.0 & BETWEEN {
+            0 => (&mut self.shm, ticket),
+            _ => (&mut *self.between, Ticket(ticket.0 & !BETWEEN)),
         }
     }
 }
@@ -227,7 +246,8 @@ impl Transport for Hosts {
     }
 
     fn offer(&mut self, to: u32, from: &Mem, offset: i64, len: u64) -> Option<(Ticket, [u64; 3])> {
-        self.way(to).offer(to, from, offset, len)
+        let (ticket, words) = self.way(to).offer(to, from, offset, len)?;
+        Some((self.ticket(to, ticket), words))
     }
 
     fn accept(
@@ -238,19 +258,23 @@ impl Transport for Hosts {
         offset: i64,
         len: u64,
     ) -> Option<Ticket> {
-        self.way(from).accept(from, words, into, offset, len)
+        let ticket = self.way(from).accept(from, words, into, offset, len)?;
+        Some(self.ticket(from, ticket))
     }
 
     fn advance(&mut self, ticket: Ticket) -> Advance {
-        self.shm.advance(ticket)
+        let (way, ticket) = self.way_of(ticket);
+        way.advance(ticket)
     }
 
     fn revoke(&mut self, ticket: Ticket) -> bool {
-        self.shm.revoke(ticket)
+        let (way, ticket) = self.way_of(ticket);
+        way.revoke(ticket)
     }
 
     fn withdraw(&mut self, ticket: Ticket) {
-        self.shm.withdraw(ticket);
+        let (way, ticket) = self.way_of(ticket);
+        way.withdraw(ticket);
     }
 
     fn alloc_shared(&mut self, bytes: u64) -> Option<usize> {

@@ -6,6 +6,7 @@
 //! | messages | packets, several in one where they wait, behind a random number that the receiver has given to the sender: `docs/wire.md` |
 //! | sending | out of buffers of the endpoint; each operation ends with a completion, so that what the provider has not sent yet is known |
 //! | receiving | into a fixed number of buffers, from which the engine takes the packets |
+//! | long messages | read by their receiver out of the sender's memory, where the provider can |
 //!
 //! Nothing goes over the connection of a pair but what is about the pair, so all packets come in
 //! the order of the fabric, which is that of sending.
@@ -17,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod direct;
 mod message;
 mod peer;
 mod receive;
@@ -31,11 +33,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use margay_net_tcp::frame::{self, FRAGMENT_HEAD, HEAD, MOST_FRAGMENT};
 use margay_net_tcp::{OTHERS, OnLost, OnUnanswered, Tcp, Wiring};
-use margay_net_transport::{Head, Sink, Transport, WHOLE};
+use margay_net_transport::{Advance, Head, Sink, Thresholds, Ticket, Transport, WHOLE};
 use margay_sys_fabric::{Done, Endpoint};
 use margay_sys_os::clock::Clock;
 use margay_sys_os::sockets::Epoll;
+use margay_sys_os::user::Mem;
 
+use direct::Copy;
 use peer::{Peer, State};
 
 pub use margay_sys_fabric::{OpenError, Wanted};
@@ -82,6 +86,11 @@ pub struct Ofi {
     done: Vec<Done>,
     /// Operations of sending under way.
     sending: usize,
+    /// Long messages, by the number of their ticket.
+    copies: Vec<Option<Copy>>,
+    /// Reads that have failed since one did not.
+    failures: u32,
+    thresholds: Arc<Thresholds>,
     polls: u32,
     checked_ns: u64,
     /// Somebody waits until all that was sent has arrived.
@@ -101,6 +110,7 @@ impl Ofi {
     pub fn new(
         wiring: Wiring,
         wanted: &Wanted<'_>,
+        thresholds: Arc<Thresholds>,
         clock: Arc<dyn Clock>,
         on_lost: OnLost,
     ) -> Result<Ofi, OpenError> {
@@ -143,6 +153,9 @@ impl Ofi {
             unposted: Vec::new(),
             done: Vec::new(),
             sending: 0,
+            copies: Vec::new(),
+            failures: 0,
+            thresholds,
             polls: 0,
             checked_ns: 0,
             flushes: AtomicBool::new(false),
@@ -224,6 +237,7 @@ impl Ofi {
                         self.doubt(rank, errno);
                     }
                 }
+                Done::Read(region, errno) => self.has_read(region, errno),
             }
         }
         done.clear();
@@ -357,6 +371,30 @@ impl Transport for Ofi {
             self.allow_sleep();
         }
         false
+    }
+
+    fn offer(&mut self, to: u32, from: &Mem, offset: i64, len: u64) -> Option<(Ticket, [u64; 3])> {
+        let least = self.thresholds.fabric.load(Ordering::Relaxed);
+        (len >= least).then(|| self.offer_memory(to, from, offset, len))?
+    }
+
+    fn accept(
+        &mut self,
+        from: u32,
+        words: [u64; 3],
+        into: &Mem,
+        offset: i64,
+        len: u64,
+    ) -> Option<Ticket> {
+        self.accept_memory(from, words, into, offset, len)
+    }
+
+    fn advance(&mut self, ticket: Ticket) -> Advance {
+        self.advance_copy(ticket)
+    }
+
+    fn withdraw(&mut self, ticket: Ticket) {
+        self.give_up_copy(ticket);
     }
 
     fn is_flushed(&self) -> bool {

@@ -12,6 +12,8 @@ pub(crate) const LONGEST: usize = BEFORE + LONGEST_PACKET;
 /// reached, and how many messages have gone.
 pub(crate) const HELLO: u8 = 254;
 pub(crate) const COUNT: u8 = 253;
+/// The same through the fabric: memory that was offered has been read.
+pub(crate) const TAKEN: u8 = 252;
 
 const VERSION: [u8; 4] = [1, 0, 0, 0];
 

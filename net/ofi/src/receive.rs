@@ -5,7 +5,7 @@
 use margay_net_tcp::frame;
 use margay_net_transport::{Packet, Sink};
 
-use crate::message::{self, BEFORE};
+use crate::message::{self, BEFORE, TAKEN};
 use crate::peer::Held;
 use crate::{EPROTO, Ofi};
 
@@ -49,8 +49,13 @@ impl Ofi {
         let mut rest = &self.endpoint.buffer(buffer)[BEFORE..len];
         let any = !rest.is_empty();
         let mut is_broken = false;
+        let mut taken = Vec::new();
         while !rest.is_empty() && !is_broken {
             match frame::decode(rest) {
+                Ok(Some(frame)) if frame.head.kind == TAKEN => {
+                    taken.push(frame.head.word);
+                    rest = &rest[frame.end..];
+                }
                 Ok(Some(frame)) => {
                     let packet = Packet {
                         head: frame.head,
@@ -64,6 +69,9 @@ impl Ofi {
             }
         }
         self.unposted.push(buffer);
+        for ticket in taken {
+            self.was_taken(from, ticket);
+        }
         self.pay(from);
         if is_broken {
             self.lose(from, EPROTO);

@@ -223,7 +223,7 @@ impl Ofi {
             return;
         }
         if self.endpoint.may_sleep() {
-            let is_under_way = self.sending > 0 || !self.queued.is_empty();
+            let is_under_way = self.sending > 0 || !self.queued.is_empty() || self.copies();
             let limit = if is_under_way || self.broken > 0 {
                 SENDING_NS
             } else {

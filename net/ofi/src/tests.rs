@@ -35,7 +35,13 @@ fn job(ranks: u32, provider: &str) -> Option<(Vec<Ofi>, Lost)> {
         };
         let report = lost.clone();
         let on_lost = Box::new(move |rank, errno| report.lock().unwrap().push((rank, errno)));
-        match Ofi::new(wiring, &wanted, Arc::new(SystemClock), on_lost) {
+        match Ofi::new(
+            wiring,
+            &wanted,
+            Arc::new(Thresholds::measured()),
+            Arc::new(SystemClock),
+            on_lost,
+        ) {
             Ok(ofi) => all.push(ofi),
             Err(OpenError::Library(error)) => {
                 println!("note: no libfabric here, it is not tested: {error}");
@@ -205,4 +211,121 @@ fn what_is_not_there_is_said_with_what_is() {
         ..Wanted::default()
     });
     assert!(said.contains("fi_getinfo"), "{said}");
+}
+
+/// Polls both sides until both copies are over; returns what they have come to.
+fn copy(mut of: [&mut Ofi; 2], tickets: [Ticket; 2]) -> [Advance; 2] {
+    let mut sink = Checked { next: vec![0; 2] };
+    let mut states = [Advance::Pending(false); 2];
+    let began = std::time::Instant::now();
+    while states.iter().any(|s| matches!(s, Advance::Pending(_))) {
+        assert!(began.elapsed().as_secs() < 60, "{states:?}");
+        for (at, ofi) in of.iter_mut().enumerate() {
+            if let Advance::Pending(_) = states[at] {
+                states[at] = ofi.advance(tickets[at]);
+            }
+            ofi.poll(&mut sink, 1);
+        }
+    }
+    states
+}
+
+/// Two ranks that have met.
+fn two_that_met(provider: &str) -> Option<[Ofi; 2]> {
+    let (ranks, _) = job(2, provider)?;
+    let mut ranks: [Ofi; 2] = ranks.try_into().ok().expect("two");
+    let mut sink = Checked { next: vec![0; 2] };
+    let [first, second] = &mut ranks;
+    while !numbered::send(first, 1, 0, (100, false)) {}
+    let began = std::time::Instant::now();
+    while sink.next[0] == 0 {
+        assert!(began.elapsed().as_secs() < 60, "{provider}: nobody met");
+        first.poll(&mut sink, 1);
+        second.poll(&mut sink, 1);
+    }
+    Some(ranks)
+}
+
+/// Memory whose bytes differ.
+fn memory(bytes: usize) -> Mem {
+    Mem::from_vec((0..bytes).map(|i| (i * 7 + i / 251) as u8).collect())
+}
+
+#[test]
+fn long_messages_are_read_out_of_the_senders_memory() {
+    for provider in ["tcp", "net", "sockets", "shm"] {
+        let Some([mut first, mut second]) = two_that_met(provider) else {
+            return;
+        };
+        assert!(first.endpoint.reads(), "{provider} reads");
+        let from = memory((5 << 20) + 77);
+        for (offset, len, wanted) in [
+            (0, (5 << 20) + 77, (5 << 20) + 77),
+            (33, 5 << 20, 5 << 20),
+            (1 << 20, 300_001, 299_999),
+        ] {
+            let into = Mem::owned(6 << 20);
+            let offered = first.offer(1, &from, offset, len);
+            let (give, words) = offered.expect("the provider reads");
+            let take = second.accept(0, words, &into, 11, wanted);
+            let take = take.expect("the provider reads");
+            let came = copy([&mut first, &mut second], [give, take]);
+            assert_eq!(came, [Advance::Done, Advance::Done], "{provider}");
+            let (mut sent, mut got) = (vec![0; wanted as usize], vec![0; wanted as usize]);
+            from.read(offset, &mut sent);
+            into.read(11, &mut got);
+            assert!(sent == got, "{provider}: {wanted} bytes from {offset}");
+            into.with_bytes(11 + wanted as i64, 100, |after| {
+                assert!(after.iter().all(|&b| b == 0), "{provider}: beyond the end");
+            });
+        }
+        assert!(!first.copies() && !second.copies(), "{provider}");
+        // Below the limit bytes go, and what was declined is taken back.
+        assert!(first.offer(1, &from, 0, (256 << 10) - 1).is_none());
+        let (give, _) = first.offer(1, &from, 0, 1 << 20).expect("as above");
+        first.withdraw(give);
+        assert!(!first.copies(), "{provider}");
+    }
+}
+
+/// The key of an offer that is not there any more, and a sender that dies: no read ends well, and
+/// the memory comes back.
+#[test]
+fn a_read_that_fails_gives_its_memory_back() {
+    for provider in ["tcp", "net"] {
+        let Some([mut first, mut second]) = two_that_met(provider) else {
+            return;
+        };
+        let (from, into) = (memory(8 << 20), Mem::owned(8 << 20));
+        let (give, words) = first.offer(1, &from, 0, 8 << 20).expect("it reads");
+        first.withdraw(give);
+        let take = second.accept(0, words, &into, 0, 8 << 20);
+        let take = take.expect("it reads");
+        let mut sink = Checked { next: vec![0; 2] };
+        let began = std::time::Instant::now();
+        loop {
+            match second.advance(take) {
+                Advance::Pending(_) => {
+                    first.poll(&mut sink, 1);
+                    second.poll(&mut sink, 1);
+                    assert!(began.elapsed().as_secs() < 60, "{provider}: pending");
+                }
+                step => break assert_eq!(step, Advance::Refused, "{provider}"),
+            }
+        }
+        assert!(into.is_sole(), "{provider}: the region has the memory");
+
+        let Some([mut first, mut second]) = two_that_met(provider) else {
+            return;
+        };
+        let (_, words) = first.offer(1, &from, 0, 8 << 20).expect("it reads");
+        let take = second.accept(0, words, &into, 0, 8 << 20);
+        let take = take.expect("it reads");
+        // Reads are under way, and nobody answers them.
+        assert!(matches!(second.advance(take), Advance::Pending(_)));
+        drop(first);
+        second.withdraw(take);
+        assert!(into.is_sole(), "{provider}: the region has the memory");
+        assert!(!second.copies(), "{provider}");
+    }
 }

@@ -15,6 +15,8 @@ pub struct Thresholds {
     pub attach: AtomicU64,
     /// Longest part that one side claims.
     pub part: AtomicU64,
+    /// A message to another host is read by its receiver through a fabric that can.
+    pub fabric: AtomicU64,
 }
 
 impl Thresholds {
@@ -26,6 +28,7 @@ impl Thresholds {
             arena_end: AtomicU64::new(0),
             attach: AtomicU64::new(u64::MAX),
             part: AtomicU64::new(4096),
+            fabric: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -49,6 +52,7 @@ impl Thresholds {
             arena_end: AtomicU64::new(512 << 10),
             attach: AtomicU64::new(if dear_lines { 16 << 10 } else { 512 << 10 }),
             part: AtomicU64::new(512 << 10),
+            fabric: AtomicU64::new(256 << 10),
         }
     }
 

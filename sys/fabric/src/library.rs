@@ -12,6 +12,8 @@ use crate::raw;
 
 /// The library, where the user names no other one.
 const LIBRARY: &str = "libfabric.so.1";
+/// What every endpoint is for.
+const MESSAGES: u64 = raw::MSG | raw::SEND | raw::RECV;
 /// A provider that reaches processes of the same host only.
 const WITHIN_A_HOST: &str = "shm";
 
@@ -163,8 +165,10 @@ impl Functions {
 
     /// What the library offers for messages to other hosts: the first that is as `wanted`, and
     /// nothing else of it.
+    ///
+    /// Where it can read memory as well, it is opened for that.
     pub(crate) fn find(&self, wanted: &Wanted<'_>) -> Result<Found, OpenError> {
-        let all = self.ask(wanted.provider);
+        let all = self.ask(wanted.provider, MESSAGES);
         let is_wanted = |info: &&raw::Info| {
             let reaches = wanted.provider.is_some() || provider_of(info) != WITHIN_A_HOST;
             reaches && wanted.domain.is_none_or(|domain| domain_of(info) == domain)
@@ -172,8 +176,14 @@ impl Functions {
         if let Some(all) = &all
             && let Some(info) = all.each().find(is_wanted)
         {
+            let provider = provider_of(info);
+            let reading = self.ask(Some(&provider), MESSAGES | raw::READING);
+            let is_same = |other: &&raw::Info| {
+                provider_of(other) == provider && domain_of(other) == domain_of(info)
+            };
+            let reads = reading.as_ref().and_then(|all| all.each().find(is_same));
             // SAFETY: the call copies what the pointer refers to, without what follows.
-            let copy = unsafe { (self.duplicate_info)(info) };
+            let copy = unsafe { (self.duplicate_info)(reads.unwrap_or(info)) };
             return NonNull::new(copy)
                 .map(|first| Found {
                     first,
@@ -193,7 +203,7 @@ impl Functions {
                     .map(|domain| format!("{provider}:{domain}"))
                     .collect()
             }
-            _ => match self.ask(None) {
+            _ => match self.ask(None, MESSAGES) {
                 Some(all) => all.each().map(provider_of).collect(),
                 None => Vec::new(),
             },
@@ -218,8 +228,9 @@ impl Functions {
         })
     }
 
-    /// All that a provider offers, or all that all offer; none where that is nothing.
-    fn ask(&self, provider: Option<&str>) -> Option<Found> {
+    /// All that a provider offers with these capabilities, or all that all offer; none where that
+    /// is nothing.
+    fn ask(&self, provider: Option<&str>, caps: u64) -> Option<Found> {
         // A name with a zero byte is that of none.
         let provider = provider.map(CString::new).transpose().ok()?;
         // SAFETY: without something to copy the call makes information with all of its parts, which
@@ -231,7 +242,7 @@ impl Functions {
                 first: NonNull::new(hints)?,
                 free: self.free_info,
             };
-            (*hints).caps = raw::MSG | raw::SEND | raw::RECV;
+            (*hints).caps = caps;
             (*hints).mode = raw::MODE_CONTEXT | raw::MODE_CONTEXT2;
             (*(*hints).ep_attr).kind = raw::EP_RDM;
             (*(*hints).tx_attr).msg_order = raw::ORDER_SAS;

@@ -9,6 +9,13 @@ use std::ffi::{c_char, c_int, c_void};
 pub(crate) const VERSION: u32 = 1 << 16 | 9;
 
 pub(crate) const MSG: u64 = 1 << 1;
+pub(crate) const RMA: u64 = 1 << 2;
+pub(crate) const READ: u64 = 1 << 8;
+pub(crate) const REMOTE_READ: u64 = 1 << 12;
+/// What an endpoint needs that reads memory of others.
+pub(crate) const READING: u64 = RMA | READ | REMOTE_READ;
+/// The key of a region that has none in one word.
+pub(crate) const NO_KEY: u64 = u64::MAX;
 pub(crate) const RECV: u64 = 1 << 10;
 pub(crate) const SEND: u64 = 1 << 11;
 pub(crate) const MODE_CONTEXT: u64 = 1 << 59;
@@ -293,11 +300,27 @@ pub(crate) struct MsgOps {
 }
 
 #[repr(C)]
+pub(crate) struct RmaOps {
+    pub size: usize,
+    pub read: unsafe extern "C" fn(
+        *mut Ep,
+        *mut c_void,
+        usize,
+        *mut c_void,
+        u64,
+        u64,
+        u64,
+        *mut c_void,
+    ) -> isize,
+}
+
+#[repr(C)]
 pub(crate) struct Ep {
     pub fid: Fid,
     pub ops: *const c_void,
     pub cm: *const CmOps,
     pub msg: *const MsgOps,
+    pub rma: *const RmaOps,
 }
 
 #[cfg(test)]
@@ -328,5 +351,8 @@ mod tests {
         assert_eq!(offset_of!(CmOps, get_name), 16);
         assert_eq!(offset_of!(MsgOps, send), 32);
         assert_eq!(offset_of!(Ep, msg), 40);
+        assert_eq!(offset_of!(Ep, rma), 48);
+        assert_eq!(offset_of!(Mr, key), 32);
+        assert_eq!(offset_of!(DomainAttr, mr_key_size), 40);
     }
 }

@@ -28,6 +28,8 @@ pub enum Tunable {
     Attach,
     /// [`Thresholds::part`]
     Part,
+    /// [`Thresholds::fabric`]
+    Fabric,
     /// Spins before a waiting rank does anything else.
     Spins,
     /// Nanoseconds of waiting from which on it yields.
@@ -152,6 +154,7 @@ impl Tuning {
             Tunable::ArenaEnd => &self.thresholds.arena_end,
             Tunable::Attach => &self.thresholds.attach,
             Tunable::Part => &self.thresholds.part,
+            Tunable::Fabric => &self.thresholds.fabric,
             Tunable::Spins => &self.policy[0],
             Tunable::YieldAfter => &self.policy[1],
             Tunable::SleepAfter => &self.policy[2],

@@ -183,6 +183,16 @@ pub const CONTROLS: &[Control] = &[
         setting: Setting::Tunable(Tunable::Part, PAGE, MOST_BYTES),
     },
     Control {
+        name: "margay_fabric_limit",
+        environment: Some("MARGAY_FABRIC_LIMIT"),
+        about: "Shortest message in bytes that its receiver reads out of the sender's memory through libfabric, where the provider can.",
+        category: "margay_protocols",
+        verbosity: MPI_T_VERBOSITY_TUNER_DETAIL,
+        scope: MPI_T_SCOPE_LOCAL,
+        enumeration: None,
+        setting: Setting::Tunable(Tunable::Fabric, 1, MOST_BYTES),
+    },
+    Control {
         name: "margay_credits",
         environment: Some("MARGAY_CREDITS"),
         about: "Credits in messages: eager messages that may be unmatched at one receiver. Later messages use the rendezvous protocol. The value should be the same on all ranks, because a receiver returns credits after each quarter of it.",
