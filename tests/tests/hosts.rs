@@ -112,6 +112,9 @@ fn a_deadlock_across_hosts_is_found_and_all_ranks_are_in_one_view() {
     loop {
         let why = view("margay", &format!("why {number}"));
         if why.contains(found) {
+            // The agents of the hosts say where their ranks are.
+            assert!(why.contains(" at stands.c:"), "{why}");
+            assert!(!why.contains("no stack"), "{why}");
             break;
         }
         assert!(began.elapsed() < Duration::from_secs(30), "{why}");
@@ -119,6 +122,23 @@ fn a_deadlock_across_hosts_is_found_and_all_ranks_are_in_one_view() {
     let end = job.ended_with_nothing_left();
     assert_eq!(end.status.code(), Some(1), "{}", end.err);
     assert_eq!(end.err.matches(found).count(), 1, "{}", end.err);
+    assert_eq!(end.err.matches(" at stands.c:").count(), 4, "{}", end.err);
+}
+
+/// The only rank of a job has its output and its errors apart, or together where they go to one
+/// place.
+#[test]
+fn output_and_errors_of_a_single_rank_stay_apart() {
+    let Some(hosts) = Hosts::make(1) else { return };
+    let text = "for k in 1 2 3; do echo out $k; echo err $k >&2; done";
+    let output = hosts.run("-n 1", text);
+    assert_eq!(out(&output), ["out 1", "out 2", "out 3"]);
+    assert_eq!(err(&output), "err 1\nerr 2\nerr 3\n");
+    // The shell's own errors go where its output goes.
+    let mut together = hosts.mpiexec("-n 1").after("exec 2>&1").command(110);
+    let output = run(together.args(["sh", "-c", text]));
+    let lines = "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), lines);
 }
 
 /// Blocks of ranks on hosts, equal and unequal ones, and ranks that are dealt out in turn.

@@ -31,7 +31,7 @@ use crate::other_abi::Libraries;
 use crate::plan::{Hosts, Job, LaunchError, Output, Program};
 use crate::program;
 use crate::recorder::Recorder;
-use crate::sinks::{RankOutput, Sink, Stream, sinks, streams};
+use crate::sinks::{RankOutput, Sink, Stream, is_one_pipe, sinks, streams};
 use crate::tell;
 use crate::turns::Turns;
 
@@ -239,6 +239,11 @@ fn start_on_hosts(
     foreign.extend(recorder.as_ref().map(Recorder::pid));
     let (_, ends, mut own) = own(job, ranks, plan.map(job), Vec::new())?;
     own.turns = turns;
+    if let [only] = &ends.1[..]
+        && is_one_pipe(only).map_err(|e| descriptors(ranks, &e))?
+    {
+        plan.merge();
+    }
     let at = Instant::now();
     let (guard, own) = relay::start(plan, ends, &segment, own).map_err(|e| {
         LaunchError::system(format!(

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -68,12 +68,7 @@ pub(crate) fn labels(job: &Job) -> Labels {
 /// their lines are not mixed, else two.
 pub(crate) fn sinks(job: &Job) -> io::Result<Vec<Sink>> {
     let (out, err) = (io::stdout(), io::stderr());
-    let identity = |fd: OwnedFd| -> io::Result<(u64, u64)> {
-        let m = File::from(fd).metadata()?;
-        Ok((m.dev(), m.ino()))
-    };
-    let same = identity(out.as_fd().try_clone_to_owned()?)?
-        == identity(err.as_fd().try_clone_to_owned()?)?;
+    let same = are_same(out.as_fd(), err.as_fd())?;
     let sink = |outlet: Outlet, is_output: bool| Sink {
         merger: Merger::new(labels(job)),
         outlet,
@@ -88,8 +83,22 @@ pub(crate) fn sinks(job: &Job) -> io::Result<Vec<Sink>> {
     Ok(sinks)
 }
 
+/// Whether two descriptors are of the same file.
+fn are_same(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> io::Result<bool> {
+    let identity = |fd: BorrowedFd<'_>| -> io::Result<(u64, u64)> {
+        let m = File::from(fd.try_clone_to_owned()?).metadata()?;
+        Ok((m.dev(), m.ino()))
+    };
+    Ok(identity(a)? == identity(b)?)
+}
+
 /// A rank's ends of its standard output and error.
 pub(crate) type RankOutput = [OwnedFd; 2];
+
+/// Whether both go through one pipe.
+pub(crate) fn is_one_pipe([output, error]: &RankOutput) -> io::Result<bool> {
+    are_same(output.as_fd(), error.as_fd())
+}
 
 /// Returns the pipes of all ranks: our ends as streams of the sinks, and the ranks' ends.
 pub(crate) fn streams(

@@ -9,7 +9,7 @@
 //! | [`standstill`] | whether ranks of a running job can never go on, certain without being asked |
 //! | [`waits`] | which rank waits for which, and which ranks can never go on |
 //! | [`words`] | waits, messages and states of ranks in words |
-//! | [`places`] | where ranks are in their programs: their stacks |
+//! | [`places`], [`elsewhere`] | where ranks are in their programs: their stacks; those of other hosts |
 //! | [`posted`] | which lines posted the requests that ranks wait for |
 //! | [`call_site`] | where the program calls the library, in words |
 //! | [`calls`] | the last calls of a rank, from its flight recorder |
@@ -27,6 +27,7 @@ mod asked;
 pub mod call_site;
 pub mod calls;
 pub mod crash;
+pub mod elsewhere;
 pub mod kept;
 pub mod markers;
 pub mod members;

@@ -1,4 +1,4 @@
-//! Where ranks are in their programs: the stacks of those of this host.
+//! Where ranks are in their programs: their stacks.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,6 +6,8 @@ use std::fs;
 use margay_job_stacks::{Frame, Refused, Stack, Thread, stacks};
 use margay_net_platform::Peers;
 use margay_sys_os::process::running_threads;
+
+use crate::elsewhere;
 
 /// How deep scripts are looked through that start a rank's program.
 const MOST_SHELLS: usize = 4;
@@ -15,8 +17,9 @@ const MOST_SHELLS: usize = 4;
 pub struct Places(HashMap<u32, Result<Stack, Refused>>);
 
 impl Places {
-    /// Reads those of all ranks of this host that live: of each the thread that has waited longest,
-    /// or else the main thread, or one that runs while that one sleeps.
+    /// Reads those of all ranks that live: of each the thread that has waited longest, or else the
+    /// main thread, or one that runs while that one sleeps. Those of other hosts come from their
+    /// agents where this process is on the launcher's host.
     #[must_use]
     pub fn of(peers: &dyn Peers) -> Places {
         Places::of_ranks(peers, &Vec::from_iter(0..peers.size()))
@@ -31,11 +34,21 @@ impl Places {
             let is_here = pid != 0 && !peers.has_exited(rank);
             Some((rank, is_here.then(|| thread_of(peers, rank, pid))?))
         });
-        let (ranks, threads): (Vec<u32>, Vec<Thread>) = threads.unzip();
-        Places(ranks.into_iter().zip(stacks(&threads)).collect())
+        let (here, threads): (Vec<u32>, Vec<Thread>) = threads.unzip();
+        let mut all: HashMap<_, _> = here.into_iter().zip(stacks(&threads)).collect();
+        let is_away = |&&rank: &&u32| {
+            let is_known = all.contains_key(&rank) || peers.has_exited(rank);
+            !is_known && peers.reported(rank).is_some()
+        };
+        let away: Vec<u32> = ranks.iter().filter(is_away).copied().collect();
+        if !away.is_empty() {
+            let found = elsewhere::ask(peers.id(), &away).into_iter();
+            all.extend(found.map(|(rank, stack)| (rank, Ok(stack))));
+        }
+        Places(all)
     }
 
-    /// The stack of a rank; None where none was read: it has ended, or is on another host.
+    /// The stack of a rank; None where none was read: it has ended, or its host has not answered.
     #[must_use]
     pub fn stack(&self, rank: u32) -> Option<&Result<Stack, Refused>> {
         self.0.get(&rank)

@@ -62,6 +62,14 @@ impl AsFd for Listener {
     }
 }
 
+/// A message as it goes over a connection.
+#[must_use]
+pub fn framed(message: &[u8]) -> Vec<u8> {
+    let mut bytes = (message.len() as u32).to_ne_bytes().to_vec();
+    bytes.extend_from_slice(message);
+    bytes
+}
+
 /// One end of a connection. Messages arrive whole and in order.
 #[derive(Debug)]
 pub struct Channel {
@@ -154,13 +162,30 @@ impl Channel {
     /// When the other end is gone, or takes so little of what it is sent that there is no room
     /// (`WouldBlock`). The connection is of no more use then.
     pub fn send_now(&self, message: &[u8]) -> io::Result<()> {
-        let mut bytes = (message.len() as u32).to_ne_bytes().to_vec();
-        bytes.extend_from_slice(message);
+        let bytes = framed(message);
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match retry_on_intr(|| send(&self.socket, &bytes, flags))? {
             sent if sent == bytes.len() => Ok(()),
             _ => Err(ErrorKind::WouldBlock.into()),
         }
+    }
+
+    /// Sends what there is room for of `waiting`, which takes it away there: messages as
+    /// [`framed`] gives them.
+    ///
+    /// # Errors
+    /// When the other end is gone.
+    pub fn send_on(&self, waiting: &mut Vec<u8>) -> io::Result<()> {
+        while !waiting.is_empty() {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(&self.socket, waiting, flags) {
+                Ok(n) => drop(waiting.drain(..n)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     fn over(socket: OwnedFd) -> Channel {
@@ -175,8 +200,7 @@ impl Channel {
     /// # Errors
     /// When the other end is gone.
     pub fn send(&self, message: &[u8]) -> io::Result<()> {
-        let mut bytes = (message.len() as u32).to_ne_bytes().to_vec();
-        bytes.extend_from_slice(message);
+        let bytes = framed(message);
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

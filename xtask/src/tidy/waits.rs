@@ -81,6 +81,10 @@ const PLACES: &[(&str, &str)] = &[
         "the launcher asks once whether a rank takes input",
     ),
     (
+        "job/observe/src/elsewhere.rs",
+        "who asks a launcher where ranks of other hosts are waits for the answers, for two seconds",
+    ),
+    (
         "job/observe/src/sample.rs",
         "the profiler of a running job pauses between two looks at its ranks' stacks",
     ),

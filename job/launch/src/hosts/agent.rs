@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use margay_core_registry::hosts::{Host, Location};
 use margay_job_observe::crash::Crash;
+use margay_job_observe::elsewhere;
 use margay_net_shm::SegmentPeers;
 use margay_sys_os::clock;
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
@@ -289,6 +290,15 @@ impl Agent {
                 let asked = from.number()?;
                 let mut answer = Writer::new(kind::CLOCK);
                 let answer = answer.number(asked).number(clock::now_ns()).done();
+                self.say(&answer);
+            }
+            kind::PLACES => {
+                let number = from.number()?;
+                let ranks = (0..from.number()?).map(|_| from.small::<u32>());
+                let ranks = ranks.collect::<Result<Vec<u32>, Broken>>()?;
+                let text = self.places(&ranks);
+                let mut answer = Writer::new(kind::PLACES);
+                let answer = answer.number(number).bytes(text.as_bytes()).done();
                 self.say(&answer);
             }
             kind::ANSWER => {
@@ -639,6 +649,14 @@ impl Agent {
         if is_over {
             self.be_empty();
         }
+    }
+
+    /// Where ranks of this host are, as far as it has them.
+    fn places(&self, ranks: &[u32]) -> String {
+        let Stage::Running(_, local) = &self.stage else {
+            return String::new();
+        };
+        elsewhere::write(&*SegmentPeers::of(&local.segment), ranks)
     }
 
     fn write(&mut self) {

@@ -10,6 +10,7 @@ mod branches;
 mod losses;
 mod parts;
 mod plan;
+mod stacks;
 
 use answers::Answers;
 use branches::Starts;
@@ -28,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use margay_core_registry::hosts::{Host, Location};
 use margay_job_registry::has_launchers;
+use margay_net_shm::SegmentPeers;
 use margay_sys_os::descriptor::{Outlet, PollSet, Wrote, reopen_for_reading, set_nonblocking};
 use margay_sys_os::process::{self, Forked};
 use margay_sys_os::signal::SignalSet;
@@ -157,7 +159,7 @@ impl Relay {
                 starts: plan.starts,
                 outputs,
                 inputs,
-                answers: Answers::new(plan.reach),
+                answers: Answers::new(plan.reach, SegmentPeers::of(segment).id()),
                 segment: segment.clone(),
                 began: Instant::now(),
                 said: Instant::now(),
@@ -237,6 +239,9 @@ impl Relay {
             for descriptor in self.answers.descriptors() {
                 poll.add_readable(descriptor);
             }
+            for descriptor in self.answers.stacks.unread() {
+                poll.add_writable(descriptor);
+            }
             for descriptor in self.parts.iter().filter_map(Parts::descriptor) {
                 poll.add_writable(descriptor);
             }
@@ -260,7 +265,7 @@ impl Relay {
                     self.write_output(stream);
                 }
             }
-            for (host, message) in self.answers.turn() {
+            for (host, message) in self.answers.turn(&self.host_of) {
                 self.hosts[host].say(&message);
             }
             for (host, message) in self.parts.iter_mut().flat_map(Parts::write) {
@@ -486,6 +491,7 @@ impl Relay {
                 let said = (self.answers).ask((at, number), question, &names, output_of);
                 self.hosts[at].say(&said);
             }
+            kind::PLACES => self.answers.stacks.answer(from)?,
             kind::HUNG_UP => self.answers.end((at, from.number()?)),
             kind::EMPTY => {
                 self.answers.end_of_host(at);

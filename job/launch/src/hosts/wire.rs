@@ -7,7 +7,7 @@
 use std::io;
 
 /// What an agent says first, with the protocol's version.
-pub const MAGIC: &[u8] = b"\nmargay-agent 5\n";
+pub const MAGIC: &[u8] = b"\nmargay-agent 6\n";
 /// Longest message in bytes: an environment, and the ports of all ranks.
 pub const LONGEST: usize = 16 << 20;
 /// Bytes of one stream that may be under way: the reader gives them back as it passes them on.
@@ -89,6 +89,9 @@ pub mod kind {
     pub const SHELL_ENDED: u8 = 30;
     /// To the agent: stop its ranks, or continue them (0); from the agent: they are stopped.
     pub const HALT: u8 = 31;
+    /// To the agent: number of a question, of ranks, and the ranks: where are they? From the agent:
+    /// the number, the answer.
+    pub const PLACES: u8 = 32;
 }
 
 /// Writes messages.
@@ -274,7 +277,7 @@ mod tests {
 
     #[test]
     fn messages_come_in_any_pieces_behind_what_a_shell_prints() {
-        let mut sent = b"Welcome to b!\nmargay-agent is nice\n\nmargay-agent 5\n".to_vec();
+        let mut sent = b"Welcome to b!\nmargay-agent is nice\n\nmargay-agent 6\n".to_vec();
         sent.extend(Writer::new(kind::INPUT).number(7).bytes(b"abc").done());
         sent.extend(Writer::new(kind::BEAT).done());
         for piece in 1..sent.len() {

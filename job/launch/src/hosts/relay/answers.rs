@@ -15,6 +15,7 @@ use margay_sys_os::services::{Published, look_up};
 use margay_sys_os::signal;
 use margay_sys_shm::environment::{ENV_PARENT, ENV_RANK, ENV_SPAWN};
 
+use super::stacks::Stacks;
 use super::wire::{Writer, kind};
 
 /// How the launcher of a spawned job reaches its hosts: as that of this job does.
@@ -41,23 +42,29 @@ enum Asked {
 /// The connections of ranks, by their host and the number there.
 pub(super) struct Answers {
     reach: Reach,
+    /// Those who want to know where ranks are.
+    pub(super) stacks: Stacks,
     open: BTreeMap<(usize, u64), Asked>,
 }
 
 impl Answers {
-    pub(super) fn new(reach: Reach) -> Answers {
+    /// Of the job with that number.
+    pub(super) fn new(reach: Reach, job: u64) -> Answers {
         Answers {
             reach,
+            stacks: Stacks::new(job),
             open: BTreeMap::new(),
         }
     }
 
-    /// What becomes readable when the launcher of a spawned job has something to say.
+    /// What becomes readable when the launcher of a spawned job has something to say, or somebody
+    /// asks for stacks.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.open.values().filter_map(|asked| match asked {
+        let launchers = self.open.values().filter_map(|asked| match asked {
             Asked::Job(channel) => Some(channel.as_fd()),
             _ => None,
-        })
+        });
+        launchers.chain(self.stacks.descriptors())
     }
 
     /// Answers a question; `own_names` are the names that the hosts give themselves, and
@@ -107,9 +114,10 @@ impl Answers {
         self.open.retain(|&(of, _), _| of != host);
     }
 
-    /// What the launchers of spawned jobs have said, as messages for the agents of hosts.
-    pub(super) fn turn(&mut self) -> Vec<(usize, Vec<u8>)> {
-        let mut said = Vec::new();
+    /// What the launchers of spawned jobs have said, and questions for stacks, as messages for the
+    /// agents of hosts. `host_of` gives the host of each rank.
+    pub(super) fn turn(&mut self, host_of: &[u32]) -> Vec<(usize, Vec<u8>)> {
+        let mut said = self.stacks.turn(host_of);
         self.open.retain(|&(host, number), asked| {
             let Asked::Job(channel) = asked else {
                 return true;

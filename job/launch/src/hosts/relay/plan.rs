@@ -44,8 +44,10 @@ impl Plan {
             |what: &str, error: io::Error| LaunchError::system(format!("cannot {what}: {error}"));
         let ranks: u32 = counts.iter().sum();
         let (names, host_of) = hosts.assign(counts);
-        let mut secret = [0; SECRET];
-        fill_random(&mut secret).map_err(|e| failed("make the job's secret", e))?;
+        let (mut secret, mut own) = ([0; SECRET], [0; SECRET]);
+        for random in [&mut secret, &mut own] {
+            fill_random(random).map_err(|e| failed("make the job's secret", e))?;
+        }
         let directory = std::env::current_dir()
             .map_err(|e| failed("find the working directory, which the ranks shall have", e))?;
         let mut of_agents = job.clone();
@@ -84,7 +86,7 @@ impl Plan {
             ports: hosts.ports,
             encrypts: hosts.encrypts,
             parent: parent.map(str::to_owned),
-            merges: job.capture.merges || ranks == 1,
+            merges: job.capture.merges,
             ranks: (0..ranks)
                 .filter(|&rank| host_of[rank as usize] == host)
                 .map(|rank| OwnRank {
@@ -111,9 +113,10 @@ impl Plan {
             cores: 0,
         };
         let known: Vec<Host> = names.iter().map(named).collect();
-        // The launcher's own segment is no rank's: it need not know the secret.
+        // The launcher's own segment is no rank's: it need not know the secret. What stands there
+        // tells this job from others for those who look at it.
         let here = (u32::MAX, hosts.encrypts);
-        local::enter_hosts(segment, &[0; SECRET], here, (&known, &locations))?;
+        local::enter_hosts(segment, &own, here, (&known, &locations))?;
         let reach = Reach {
             names: names.clone(),
             shell: hosts.shell.clone(),
@@ -136,6 +139,13 @@ impl Plan {
             parts: None,
             has_input,
         })
+    }
+
+    /// The only rank of a job writes its output and its errors into one pipe.
+    pub(crate) fn merge(&mut self) {
+        for task in &mut self.starts.tasks {
+            task.merges = true;
+        }
     }
 
     /// The hosts, in their order.
