@@ -125,6 +125,25 @@ fn a_deadlock_across_hosts_is_found_and_all_ranks_are_in_one_view() {
     assert_eq!(end.err.matches(" at stands.c:").count(), 4, "{}", end.err);
 }
 
+/// The checker looks at ranks of its own host alone, and does not say that others are right.
+#[test]
+fn what_the_checker_has_not_seen_it_does_not_call_right() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let built = Built::mpi("mpi/hosts.c");
+    let words = hosts.mpiexec("-check -ppn 2 -n 4");
+    let output = run(&mut words.and(built.path()).command(60));
+    assert!(
+        err(&output).contains("check: no rank was looked at; "),
+        "{}",
+        err(&output)
+    );
+    assert!(
+        !err(&output).contains("no errors found"),
+        "{}",
+        err(&output)
+    );
+}
+
 /// The only rank of a job has its output and its errors apart, or together where they go to one
 /// place.
 #[test]

@@ -67,6 +67,13 @@ impl Checker {
         own.is_known.then_some(own.rank)
     }
 
+    /// How many ranks of the job have been looked at, and of how many.
+    #[must_use]
+    pub fn looked_at(&self) -> (usize, usize) {
+        let world = self.world.and_then(|world| self.comms.get(world));
+        (self.ranks.len(), world.map_or(0, |comm| comm.members.len()))
+    }
+
     /// Takes what has been found since the last time.
     pub fn found(&mut self) -> Vec<Finding> {
         std::mem::take(&mut self.findings)

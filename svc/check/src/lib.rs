@@ -76,9 +76,9 @@ fn run(name: &str, words: &[OsString]) -> Result<u8, String> {
     let launcher = child.id();
     listening.watch(child);
     let mut report = Report::new(name, Places::new(&margay));
-    let status = follow(launcher, &listening, &events, &mut report)?;
+    let (status, seen) = follow(launcher, &listening, &events, &mut report)?;
     let code = code(status);
-    let found = report.end(code);
+    let found = report.end(code, seen);
     Ok(if code == 0 && found { 1 } else { code })
 }
 
@@ -128,13 +128,14 @@ fn code(status: ExitStatus) -> u8 {
     }
 }
 
-/// Takes records until the job has ended and all connections are closed.
+/// Takes records until the job has ended and all connections are closed. Returns how it has ended,
+/// and how many ranks were looked at, of how many.
 fn follow(
     launcher: u32,
     listening: &Listening,
     events: &Receiver<Event>,
     report: &mut Report,
-) -> Result<ExitStatus, String> {
+) -> Result<(ExitStatus, (usize, usize)), String> {
     let mut checker = Checker::new();
     let mut processes: HashMap<u64, usize> = HashMap::new();
     let mut open = 0usize;
@@ -192,7 +193,7 @@ fn follow(
         _ => End::Cut,
     });
     report.take(checker.found());
-    Ok(status)
+    Ok((status, checker.looked_at()))
 }
 
 fn take(checker: &mut Checker, report: &mut Report, process: usize, record: Record) {

@@ -73,9 +73,20 @@ impl Report {
         ));
     }
 
-    /// Prints the summary; returns whether anything was found. `code` is that of the job.
-    pub fn end(&mut self, code: u8) -> bool {
+    /// Prints the summary; returns whether anything was found. `code` is that of the job; `seen` of
+    /// `all` ranks have been looked at.
+    pub fn end(&mut self, code: u8, (seen, all): (usize, usize)) -> bool {
         let total: u32 = self.counts.values().sum();
+        let others = "ranks on other hosts and programs that are linked statically are not";
+        if seen == 0 {
+            self.line(&format!("check: no rank was looked at; {others}"));
+            return total > 0;
+        }
+        if seen < all {
+            self.line(&format!(
+                "check: {seen} of {all} ranks were looked at; {others}"
+            ));
+        }
         if total == 0 {
             self.line(&match code {
                 0 => "check: no errors found".to_owned(),
