@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use margay_sys_os::port::user;
 use margay_tests::jobs::Built;
-use margay_tests::pfs::{Disk, Place, said};
+use margay_tests::pfs::{Disk, Place, noise, said};
 use margay_tests::{command, run, stage};
 
 /// Bytes of each of the disks.
@@ -92,6 +92,55 @@ fn a_full_disk_ends_a_file_with_what_was_written() {
         // It reads all of it.
         assert_eq!(fill(&place, "file", false, 1 << 20, more), (more, 0));
         place.pfs(&["check", "scratch"]);
+        place.pfs(&["stop", "scratch"]);
+    }
+}
+
+/// Small files until there is no space for more; then one that is as large as there is space.
+fn fill_with_files(place: &Place) -> u32 {
+    let write = |n: u32| {
+        let file = fs::File::create(place.mount().join(format!("f{n}")))?;
+        file.write_all_at(&noise(u64::from(n), 200_000), 0)?;
+        file.sync_all()
+    };
+    let files = (0..).find(|n| write(*n).is_err()).unwrap();
+    fs::remove_file(place.mount().join(format!("f{files}"))).unwrap();
+    let (_, error) = fill(place, "rest", false, 4096, 1 << 30);
+    assert_eq!(error, NO_SPACE);
+    files
+}
+
+#[test]
+fn files_of_a_full_disk_are_cut_within_a_row() {
+    for parity in ["0", "1", "2"] {
+        let Some((_disks, place)) = small(parity) else {
+            return;
+        };
+        let files = fill_with_files(&place);
+        assert!(files > 60, "{files}");
+        let holds = |n: u32, len: u32| {
+            let bytes = fs::read(place.mount().join(format!("f{n}"))).unwrap();
+            assert!(
+                bytes == noise(u64::from(n), 200_000)[..len as usize],
+                "{parity} {n}"
+            );
+        };
+        let len = |n: u32| 100_000 + 1000 * (n % 90);
+        for n in 0..files {
+            let path = place.mount().join(format!("f{n}"));
+            let file = fs::File::options().write(true).open(path).unwrap();
+            file.set_len(u64::from(len(n))).unwrap();
+            file.sync_all().unwrap();
+            holds(n, len(n));
+            if n == files / 2 {
+                place.kill_service("-9");
+                drop(file);
+                place.pfs(&["mount", "scratch", "mnt"]);
+            }
+        }
+        (0..files).for_each(|n| holds(n, len(n)));
+        place.pfs(&["check", "scratch"]);
+        fs::remove_file(place.mount().join("rest")).unwrap();
         place.pfs(&["stop", "scratch"]);
     }
 }

@@ -14,9 +14,9 @@ use margay_sys_os::crew::Crew;
 
 use crate::change::RowRef;
 use crate::disk::{Disk, Part, Space};
-use crate::fault::{Fault, Result};
+use crate::fault::{Fault, Result, is_full};
 use crate::state::{Health, Member, State};
-use crate::sums::Place;
+use crate::sums::{Place, record_bytes};
 
 /// What was found where a unit should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -429,6 +429,21 @@ impl Array {
                 let _ = disk.punch(Part::Data, slot * unit, count * unit);
             }
         }
+    }
+
+    /// Takes the space of a slot in all directories, where the system can. Returns whether one is
+    /// full.
+    pub fn reserve(&self, slot: u64) -> bool {
+        let (unit, record) = (self.slot_bytes, record_bytes(self.slot_bytes));
+        let is_full = [(Part::Data, unit), (Part::Sums, record)].map(|(part, len)| {
+            let reserve = |n| {
+                self.disk(n)?
+                    .reserve(part, slot * len as u64, len as u64)
+                    .err()
+            };
+            self.all().filter_map(reserve).any(|error| is_full(&error))
+        });
+        is_full[0] || is_full[1]
     }
 
     /// Lets that many threads help with long reads and writes, from now on.

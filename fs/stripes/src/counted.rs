@@ -98,8 +98,8 @@ impl Disk for Counted {
         self.timed(|disk| disk.punch(part, at, len))
     }
 
-    fn reserve(&self, part: Part, len: u64) -> io::Result<()> {
-        self.timed(|disk| disk.reserve(part, len))
+    fn reserve(&self, part: Part, at: u64, len: u64) -> io::Result<()> {
+        self.timed(|disk| disk.reserve(part, at, len))
     }
 
     fn space(&self) -> io::Result<Space> {

@@ -313,7 +313,7 @@ impl Store {
         row: u64,
         (whole, undo): (&Arc<Vec<u8>>, &Undo),
     ) -> Result<()> {
-        let stored = self.store_rows(layout, &[whole]);
+        let stored = self.store_rows(layout, None, &[whole]);
         let mut rows = write(data);
         let there = rows.landing.get(&row);
         let is_newest = there.is_some_and(|there| Arc::ptr_eq(there, whole));
@@ -443,7 +443,7 @@ impl Store {
     ) -> Result<()> {
         let row_bytes = layout.row_bytes();
         let pieces: Vec<&[u8]> = bytes.chunks(row_bytes).collect();
-        let stored = self.store_rows(layout, &pieces)?;
+        let stored = self.store_rows(layout, None, &pieces)?;
         let mut rows = write(data);
         if rows.is_gone {
             lock(&self.slots).free(stored.slot..stored.slot + pieces.len() as u64);
@@ -462,15 +462,24 @@ impl Store {
         Ok(())
     }
 
-    /// Writes rows to free consecutive slots, which no file has then.
-    pub(crate) fn store_rows(&self, layout: &Layout, pieces: &[&[u8]]) -> Result<Stored> {
+    /// Writes rows to free consecutive slots, which no file has then: to those of the caller from
+    /// `own` on, if there are such.
+    pub(crate) fn store_rows(
+        &self,
+        layout: &Layout,
+        own: Option<u64>,
+        pieces: &[&[u8]],
+    ) -> Result<Stored> {
         let count = pieces.len() as u64;
-        let slot = lock(&self.slots).take(count, layout.fills_slots());
+        let taken = || lock(&self.slots).take(count, layout.fills_slots());
+        let slot = own.unwrap_or_else(taken);
         let generation = self.generation.fetch_add(count, Ordering::SeqCst);
         match self.array.write_rows(layout, slot, generation, pieces) {
             Ok(()) => Ok(Stored { slot, generation }),
             Err(fault) => {
-                lock(&self.slots).free(slot..slot + count);
+                if own.is_none() {
+                    lock(&self.slots).free(slot..slot + count);
+                }
                 Err(fault)
             }
         }
@@ -487,12 +496,12 @@ impl Store {
         row: u64,
         pieces: &[&[u8]],
     ) -> Result<Placed> {
-        let stored = self.store_rows(&rows.layout, pieces)?;
+        let stored = self.store_rows(&rows.layout, None, pieces)?;
         Ok(self.adopt(ino, data, rows, row, &stored, pieces))
     }
 
     /// Gives a file rows that are stored.
-    fn adopt(
+    pub(crate) fn adopt(
         &self,
         ino: u64,
         data: &FileData,
@@ -547,10 +556,21 @@ impl Store {
         }
         let data = self.file(ino)?;
         self.commit_if_many()?;
-        self.with_room(|| self.try_set_size(ino, &data, size))
+        match self.with_room(|| self.try_set_size(ino, &data, size, None)) {
+            Err(Fault::NoSpace) => self.set_size_by_reserve(ino, &data, size),
+            done => done.map(drop),
+        }
     }
 
-    fn try_set_size(&self, ino: u64, data: &FileData, size: u64) -> Result<()> {
+    /// Does that; writes the row of the new end to the slot `reserve`, if there is one. Returns
+    /// that row, and the slot it had, which is not free when it was written there.
+    pub(crate) fn try_set_size(
+        &self,
+        ino: u64,
+        data: &FileData,
+        size: u64,
+        reserve: Option<u64>,
+    ) -> Result<Option<(u64, u64)>> {
         let before = data.size.load(Ordering::SeqCst);
         let _writing = data.writers.begin(before.min(size), u64::MAX);
         let mut rows = write(data);
@@ -560,6 +580,7 @@ impl Store {
         let before = data.size.load(Ordering::SeqCst);
         let mut changes = Vec::new();
         let mut freed = Vec::new();
+        let mut moved = None;
         if size < before {
             let row_bytes = rows.layout.row_bytes();
             let row = size / row_bytes as u64;
@@ -569,11 +590,21 @@ impl Store {
             // written anew, and first, because there may be no space for it.
             if within > 0 && is_there {
                 let mut bytes = self.contents(&rows, row, within)?;
-                bytes.resize(within.div_ceil(BLOCK) * BLOCK, 0);
-                let placed = self.place_rows(ino, data, &mut rows, row, &[&bytes])?;
-                self.drop_partial(&mut rows, row);
-                changes.push(placed.change);
-                freed = placed.freed;
+                if reserve.is_some() && !rows.map.contains_key(&row) {
+                    // It waits in memory, and goes on waiting.
+                    self.drop_partial(&mut rows, row);
+                    self.put_partial(ino, &mut rows, row, 0, &bytes)?;
+                } else {
+                    bytes.resize(within.div_ceil(BLOCK) * BLOCK, 0);
+                    let stored = self.store_rows(&rows.layout, reserve, &[&bytes])?;
+                    let placed = self.adopt(ino, data, &mut rows, row, &stored, &[&bytes]);
+                    self.drop_partial(&mut rows, row);
+                    changes.push(placed.change);
+                    freed = placed.freed;
+                    if reserve.is_some() {
+                        moved = freed.pop().map(|slot| (row, slot));
+                    }
+                }
             }
             let first = size.div_ceil(row_bytes as u64);
             freed.extend(self.cut_rows(data, &mut rows, first));
@@ -587,7 +618,7 @@ impl Store {
         }
         changes.push(self.new_size(ino, data, &rows, 0));
         self.push(&changes, freed);
-        Ok(())
+        Ok(moved)
     }
 
     /// Forgets rows from `first` on; returns their slots.

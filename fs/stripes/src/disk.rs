@@ -137,11 +137,11 @@ pub trait Disk: Send + Sync {
     /// What the system says. Space that is not given back is used again by the store.
     fn punch(&self, part: Part, at: u64, len: u64) -> io::Result<()>;
 
-    /// Takes space for the part up to `len` without changing its length.
+    /// Takes space for a range of the part without changing its length.
     ///
     /// # Errors
     /// What the system says, in particular that there is none.
-    fn reserve(&self, part: Part, len: u64) -> io::Result<()>;
+    fn reserve(&self, part: Part, at: u64, len: u64) -> io::Result<()>;
 
     /// Space below the directory.
     ///

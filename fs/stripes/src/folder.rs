@@ -197,8 +197,8 @@ impl Disk for Folder {
         extent::punch(self.file(part), at, len)
     }
 
-    fn reserve(&self, part: Part, len: u64) -> io::Result<()> {
-        extent::reserve(self.file(part), len)
+    fn reserve(&self, part: Part, at: u64, len: u64) -> io::Result<()> {
+        extent::reserve(self.file(part), at, len)
     }
 
     fn space(&self) -> io::Result<Space> {

@@ -26,6 +26,7 @@ mod mend;
 mod names;
 mod ops;
 mod quota;
+mod reserve;
 mod slots;
 mod spread;
 mod state;

@@ -246,7 +246,7 @@ impl Log {
             disk.cut(part, 0)?;
             disk.sync(part)?;
             // For the next attempt, if nobody else has taken it.
-            let _ = disk.reserve(part, space);
+            let _ = disk.reserve(part, 0, space);
             Ok(())
         });
     }
@@ -304,7 +304,7 @@ impl Log {
         for n in &self.holders {
             if let Some(disk) = array.disk(*n) {
                 for number in [self.number, self.number + 1] {
-                    let _ = disk.reserve(Log::part(number), self.reserved);
+                    let _ = disk.reserve(Log::part(number), 0, self.reserved);
                 }
             }
         }

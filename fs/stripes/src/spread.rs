@@ -299,7 +299,7 @@ impl Store {
                 lock(&self.slots).free([old.to.slot]);
             }
             if !bytes.is_empty() {
-                let stored = self.with_room(|| self.store_rows(to, &[&bytes]))?;
+                let stored = self.with_room(|| self.store_rows(to, None, &[&bytes]))?;
                 let place = RowRef {
                     slot: stored.slot,
                     generation: stored.generation,

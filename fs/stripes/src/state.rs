@@ -211,7 +211,7 @@ pub fn write(disk: &dyn Disk, state: &State, own: usize) -> std::io::Result<()> 
     disk.sync(part)?;
     // The next one must be written on a full disk, too, or a failure could not be noted.
     for n in 0..2 {
-        let _ = disk.reserve(Part::State(n), RESERVED);
+        let _ = disk.reserve(Part::State(n), 0, RESERVED);
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use crate::file::FileData;
 use crate::log::{self, Log, Scan};
 use crate::names::{self, Body, Names};
 use crate::quota::Quotas;
+use crate::reserve::Reserve;
 use crate::slots::Slots;
 use crate::state::{self, Found, Health, Member, State};
 
@@ -89,6 +90,7 @@ pub struct Progress {
 }
 
 /// A file system over stripe directories.
+// Fields: each has a lock of its own, as parts of the store are used at the same time.
 pub struct Store {
     pub(crate) array: Array,
     pub(crate) names: RwLock<Names>,
@@ -109,6 +111,7 @@ pub struct Store {
     /// Held by what walks over all rows.
     pub(crate) walking: Mutex<()>,
     pub(crate) quotas: Quotas,
+    pub(crate) reserve: Mutex<Reserve>,
     clock: Clock,
 }
 
@@ -223,9 +226,11 @@ impl Store {
             unwritten: Mutex::default(),
             progress: Mutex::default(),
             walking: Mutex::new(()),
+            reserve: Mutex::default(),
             clock,
         };
         store.array.renew_state();
+        store.keep_reserve();
         let mut committer = lock(&store.committer);
         let mut begin = || {
             store.array.write_state()?;
@@ -515,6 +520,7 @@ impl Store {
         if is_idle && lock(&self.slots).kept() > 0 {
             self.give_back();
         }
+        self.keep_reserve();
         written.and(committed)
     }
 

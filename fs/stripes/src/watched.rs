@@ -238,8 +238,8 @@ impl Disk for Watched {
         self.ask(self.deadline, move |disk| disk.punch(part, at, len))
     }
 
-    fn reserve(&self, part: Part, len: u64) -> io::Result<()> {
-        self.ask(self.deadline, move |disk| disk.reserve(part, len))
+    fn reserve(&self, part: Part, at: u64, len: u64) -> io::Result<()> {
+        self.ask(self.deadline, move |disk| disk.reserve(part, at, len))
     }
 
     fn space(&self) -> io::Result<Space> {
@@ -296,7 +296,7 @@ mod tests {
         fn punch(&self, _: Part, _: u64, _: u64) -> io::Result<()> {
             Ok(())
         }
-        fn reserve(&self, _: Part, _: u64) -> io::Result<()> {
+        fn reserve(&self, _: Part, _: u64, _: u64) -> io::Result<()> {
             Ok(())
         }
         fn space(&self) -> io::Result<Space> {

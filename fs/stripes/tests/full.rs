@@ -6,7 +6,7 @@ mod common;
 
 use common::{Random, World};
 
-use margay_fs_stripes::{Fault, Health, Making, ROOT, kind};
+use margay_fs_stripes::{Fault, Health, Making, ROOT, Store, kind};
 
 fn file_mode() -> Making {
     Making {
@@ -83,7 +83,8 @@ fn a_write_that_finds_no_space_has_written_what_it_says() {
         // The last row may wait for what completes it.
         let row = store.state().base.row_bytes();
         let data = 4 - parity;
-        let room = (6 << 20) / (row / data) * row;
+        // One slot is kept for cutting files.
+        let room = (6 << 20) / (row / data) * row - row;
         assert!(
             end + row > room && end <= room + row,
             "{parity} {piece} {end}"
@@ -155,5 +156,87 @@ fn a_full_file_system_starts_again_and_again() {
         }
         store.sync().unwrap();
         assert_eq!(store.check(&|| false).unwrap(), Vec::<String>::new());
+    }
+}
+
+/// Makes files until there is no space for more; returns how many there are.
+fn fill(store: &Store, bytes: &[u8]) -> u32 {
+    for n in 0.. {
+        let name = format!("f{n}");
+        let ino = store.make(ROOT, name.as_bytes(), &file_mode()).unwrap().ino;
+        let written = store.write_all(ino, 0, bytes);
+        if written.and_then(|()| store.sync()).is_err() {
+            store.unlink(ROOT, name.as_bytes(), false).unwrap();
+            store.forget_all();
+            // What it took is free only where it was never written.
+            return n;
+        }
+    }
+    unreachable!("the disks are full")
+}
+
+/// Cutting a file writes a row anew, and a full disk has a place for that: again and again, and
+/// whenever the machine fails meanwhile, the file is as before or as after.
+#[test]
+fn a_file_on_a_full_disk_is_cut_within_a_row() {
+    for (parity, limit) in [(0, 1 << 20), (1, 1 << 20), (2, 2 << 20)] {
+        let mut world = World::new(4, parity, 3);
+        let store = world.create();
+        let row = store.state().base.row_bytes();
+        world.limit(Some(limit));
+        let bytes = Random(parity as u64).bytes(row + row / 2);
+        let files = fill(&store, &bytes);
+        assert!(files > 4, "{files}");
+        let find = |store: &Store, n| {
+            let known = store.lookup(ROOT, format!("f{n}").as_bytes()).unwrap();
+            known.ino
+        };
+        // What the last file took is taken again: there is no free slot.
+        let last = store.make(ROOT, b"last", &file_mode()).unwrap().ino;
+        while store
+            .write(last, store.getattr(last).unwrap().attr.size, &bytes[..4096])
+            .is_ok()
+        {}
+        let _ = store.sync();
+        let holds = |store: &Store, ino, len: usize| {
+            let mut got = vec![9; bytes.len()];
+            assert_eq!(store.read(ino, 0, &mut got), Ok(len));
+            assert!(got[..len] == bytes[..len], "{parity} {len}");
+        };
+        for (n, len) in (0..files).zip([1, 4096, 5000, row - 1, row + 1, row + 5000]) {
+            let ino = find(&store, n);
+            for len in [len, len / 2] {
+                store.set_size(ino, len as u64).unwrap();
+                holds(&store, ino, len);
+                // Nothing is behind the end.
+                store.set_size(ino, bytes.len() as u64).unwrap();
+                let mut got = vec![9; bytes.len()];
+                store.read(ino, 0, &mut got).unwrap();
+                assert!(got[len..].iter().all(|byte| *byte == 0));
+                store.set_size(ino, len as u64).unwrap();
+            }
+        }
+        drop(store);
+        let store = world.open();
+        assert_eq!(store.check(&|| false).unwrap(), Vec::<String>::new());
+        drop(store);
+        for (end, seed) in (1..60).zip(1..) {
+            let mut other = world.copy();
+            other.limit(Some(limit));
+            let store = other.open();
+            let ino = find(&store, files - 1);
+            let before = store.getattr(ino).unwrap().attr.size as usize;
+            let after = before / 3;
+            other.end_after(end);
+            let done = store.set_size(ino, after as u64);
+            let done = done.and_then(|()| store.sync_file(ino));
+            drop(store);
+            let mut left = other.after_crash(&mut Random(seed));
+            let store = left.open();
+            let size = store.getattr(ino).unwrap().attr.size as usize;
+            assert!(size == after || (size == before && done.is_err()), "{size}");
+            holds(&store, ino, size);
+            assert_eq!(store.check(&|| false).unwrap(), Vec::<String>::new());
+        }
     }
 }

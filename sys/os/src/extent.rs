@@ -53,13 +53,13 @@ pub fn punch(file: &File, offset: u64, len: u64) -> io::Result<()> {
     Ok(retry_on_intr(|| fallocate(file, how, offset, len))?)
 }
 
-/// Takes space up to `len` without changing the length of the file.
+/// Takes space for a range without changing the length of the file.
 ///
 /// # Errors
 /// What the system says, in particular that there is none, or that the file system cannot do that.
-pub fn reserve(file: &File, len: u64) -> io::Result<()> {
+pub fn reserve(file: &File, at: u64, len: u64) -> io::Result<()> {
     let how = FallocateFlags::KEEP_SIZE;
-    Ok(retry_on_intr(|| fallocate(file, how, 0, len))?)
+    Ok(retry_on_intr(|| fallocate(file, how, at, len))?)
 }
 
 /// Reads from `offset` on if all of it is in memory; none where it is not, or where the file system

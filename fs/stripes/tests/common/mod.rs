@@ -77,7 +77,7 @@ pub struct FaultyDisk {
     /// A part for which there is no space.
     full: Mutex<Option<Part>>,
     /// What was taken ahead for each part.
-    reserved: Mutex<BTreeMap<Part, u64>>,
+    reserved: Mutex<Vec<(Part, u64, u64)>>,
     /// Nothing may take more space than it has.
     has_no_space: AtomicBool,
 }
@@ -117,8 +117,12 @@ impl FaultyDisk {
         let part = if is_record { Part::Sums } else { Part::Data };
         let mut files = self.files.lock().unwrap();
         let file = files.get_mut(&part).unwrap();
-        // Within what is stored of the first slots, which are full.
-        let at = if is_record { bit / 8 % 64 } else { bit / 8 };
+        // In the second slot of 64 KiB, which is full: the first one is kept for cutting files.
+        let at = if is_record {
+            80 + bit / 8 % 64
+        } else {
+            (64 << 10) + bit / 8
+        };
         file.now[at as usize] ^= 1 << (bit % 8);
     }
 
@@ -134,12 +138,14 @@ impl FaultyDisk {
         self.has_no_space.store(true, Ordering::SeqCst);
     }
 
-    /// Whether there is space for a part up to `end`.
-    fn has_space(&self, part: Part, end: u64) -> bool {
+    /// Whether there is space for a range of a part.
+    fn has_space(&self, part: Part, at: u64, end: u64) -> bool {
         let len = |files: &BTreeMap<Part, File>| files.get(&part).map_or(0, |f| f.now.len() as u64);
-        let taken = self.reserved.lock().unwrap().get(&part).copied();
+        let is_taken =
+            |taken: &(Part, u64, u64)| taken.0 == part && taken.1 <= at && end <= taken.2;
         !self.has_no_space.load(Ordering::SeqCst)
-            || end <= taken.unwrap_or(0).max(len(&self.files.lock().unwrap()))
+            || end <= len(&self.files.lock().unwrap())
+            || self.reserved.lock().unwrap().iter().any(is_taken)
     }
 
     /// Fills a part of a file with noise.
@@ -246,7 +252,7 @@ impl Disk for FaultyDisk {
         let bytes: Vec<u8> = pieces.iter().flat_map(|p| p.iter().copied()).collect();
         let limit = self.limit.load(Ordering::SeqCst);
         let end = at + bytes.len() as u64;
-        let is_full = *self.full.lock().unwrap() == Some(part) || !self.has_space(part, end);
+        let is_full = *self.full.lock().unwrap() == Some(part) || !self.has_space(part, at, end);
         if is_full || (part == Part::Data && limit > 0 && end > limit) {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -273,7 +279,9 @@ impl Disk for FaultyDisk {
     fn cut(&self, part: Part, len: u64) -> io::Result<()> {
         self.step()?;
         self.change(part, Done::Cut(len));
-        self.reserved.lock().unwrap().insert(part, len);
+        let mut reserved = self.reserved.lock().unwrap();
+        reserved.retain(|taken| taken.0 != part);
+        reserved.push((part, 0, len));
         Ok(())
     }
 
@@ -291,13 +299,11 @@ impl Disk for FaultyDisk {
         Ok(())
     }
 
-    fn reserve(&self, part: Part, len: u64) -> io::Result<()> {
-        if !self.has_space(part, len) {
+    fn reserve(&self, part: Part, at: u64, len: u64) -> io::Result<()> {
+        if !self.has_space(part, at, at + len) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let mut reserved = self.reserved.lock().unwrap();
-        let taken = reserved.entry(part).or_default();
-        *taken = len.max(*taken);
+        self.reserved.lock().unwrap().push((part, at, at + len));
         Ok(())
     }
 

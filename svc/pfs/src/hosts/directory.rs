@@ -222,7 +222,7 @@ impl Shared {
             Operation::Cut => folder.cut(part, len).map(|()| [0; 2]),
             Operation::Len => Ok([folder.len(part)?, 0]),
             Operation::Punch => folder.punch(part, at, len).map(|()| [0; 2]),
-            Operation::Reserve => folder.reserve(part, len).map(|()| [0; 2]),
+            Operation::Reserve => folder.reserve(part, at, len).map(|()| [0; 2]),
             Operation::Space => {
                 let space = folder.space()?;
                 Ok([space.total, space.free])

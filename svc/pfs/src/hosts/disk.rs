@@ -360,8 +360,8 @@ impl Disk for Remote {
         self.call(Operation::Punch, part, at, len).map(|_| ())
     }
 
-    fn reserve(&self, part: Part, len: u64) -> io::Result<()> {
-        self.call(Operation::Reserve, part, 0, len).map(|_| ())
+    fn reserve(&self, part: Part, at: u64, len: u64) -> io::Result<()> {
+        self.call(Operation::Reserve, part, at, len).map(|_| ())
     }
 
     fn space(&self) -> io::Result<Space> {
