@@ -146,6 +146,27 @@ fn files_of_a_full_disk_are_cut_within_a_row() {
 }
 
 #[test]
+fn a_full_disk_is_an_error_of_those_who_wrote() {
+    let Some((_disks, place)) = small("1") else {
+        return;
+    };
+    fill_with_files(&place);
+    let built = Built::plain("pfs/closes.c", &["-D_GNU_SOURCE"]);
+    let path = place.mount().join("f0");
+    let output = run(command(built.path(), 60).arg(&path));
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 0 28 0 28 ");
+    // It goes on waiting, and is stored when there is space.
+    assert!(fs::File::open(&path).unwrap().sync_all().is_err());
+    fs::remove_file(place.mount().join("f1")).unwrap();
+    fs::File::open(&path).unwrap().sync_all().unwrap();
+    place.pfs(&["stop", "scratch"]);
+    place.pfs(&["mount", "scratch", "mnt"]);
+    assert!(fs::read(&path).unwrap().starts_with(b"in memory!"));
+    place.pfs(&["stop", "scratch"]);
+}
+
+#[test]
 fn a_quota_ends_a_file_with_what_was_written() {
     for parity in ["0", "1", "2"] {
         let Some((_disks, place)) = small(parity) else {

@@ -82,6 +82,7 @@ struct Guest {
     handle: u64,
     /// It changes while the gate is locked.
     is_over: AtomicBool,
+    is_written: AtomicBool,
     gate: Gate,
     times: AccessTimes,
 }
@@ -234,6 +235,15 @@ impl Direct {
                 .is_some_and(|o| o.guests > 0)
     }
 
+    /// Whether an open file was written directly since this was asked last.
+    pub fn take_written(&self, handle: u64) -> bool {
+        self.guests.load(Ordering::SeqCst) > 0
+            && lock(&self.table)
+                .guests
+                .get(&handle)
+                .is_some_and(|(guest, _)| guest.is_written.swap(false, Ordering::SeqCst))
+    }
+
     /// Whether somebody has a file open without a direct way.
     fn is_shared(&self, ino: u64) -> bool {
         let table = lock(&self.table);
@@ -265,6 +275,7 @@ impl Direct {
                 ino,
                 handle,
                 is_over: AtomicBool::new(false),
+                is_written: AtomicBool::new(false),
                 gate: Arc::clone(&opened.gate),
                 times,
             };
@@ -453,6 +464,7 @@ impl Served<'_> {
         let (at, len) = (i64::from(request.place) * MOST as i64, request.len as usize);
         let (store, ino) = (&self.direct.store, self.guest.ino);
         let size = store.getattr(ino)?.attr.size;
+        self.guest.is_written.store(true, Ordering::SeqCst);
         let len = match &mut self.own {
             None => self
                 .memory

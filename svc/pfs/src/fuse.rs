@@ -5,6 +5,7 @@
 
 mod attributes;
 mod folders;
+mod handles;
 mod pins;
 mod values;
 mod way;
@@ -28,6 +29,7 @@ use crate::clients::{Clients, Kind};
 use crate::near::Near;
 use attributes::{bytes, is_foreign};
 use folders::Folders;
+use handles::Handles;
 use pins::Pins;
 pub use values::errno;
 pub use values::{AccessTimes, now};
@@ -63,6 +65,7 @@ pub struct Mounted {
     direct: Option<Way>,
     /// Where this is one mount of several.
     shared: Option<Shared>,
+    handles: Handles,
 }
 
 /// One mount of several, which other hosts have.
@@ -83,6 +86,7 @@ impl Mounted {
             near: Arc::default(),
             direct: None,
             shared: None,
+            handles: Handles::default(),
         }
     }
 
@@ -435,7 +439,7 @@ impl Filesystem for Mounted {
         &self,
         request: &Request,
         ino: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
@@ -444,6 +448,7 @@ impl Filesystem for Mounted {
         reply: ReplyWrite,
     ) {
         self.count(request, Kind::Write(data.len()));
+        self.handles.has_written(handle.0);
         let done = self.put(request, ino.0, (offset, data), (write_flags, flags));
         match done {
             Ok(len) => reply.written(len as u32),
@@ -451,9 +456,13 @@ impl Filesystem for Mounted {
         }
     }
 
-    /// At each close: what waits is written, so that a full disk is reported to who closes.
-    fn flush(&self, _: &Request, ino: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        empty(self.store.write_out(ino.0), reply);
+    /// At each close: what waits is written, so that a full disk is reported to who has written.
+    fn flush(&self, _: &Request, ino: INodeNo, h: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        let done = match self.take_written(h.0) {
+            true => self.store.write_out(ino.0),
+            false => Ok(()),
+        };
+        empty(done, reply);
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {

@@ -50,12 +50,22 @@ impl Mounted {
 
     /// The handle of a file that the kernel opens.
     pub(super) fn handle(&self, ino: u64, flags: i32) -> FileHandle {
+        FileHandle(match &self.direct {
+            Some(way) => way.direct.opened(ino, flags),
+            None => self.handles.opened(),
+        })
+    }
+
+    /// Whether an open file was written since this was asked last, on any way.
+    pub(super) fn take_written(&self, handle: u64) -> bool {
         let way = self.direct.as_ref();
-        FileHandle(way.map_or(0, |way| way.direct.opened(ino, flags)))
+        let is_directly = way.is_some_and(|way| way.direct.take_written(handle));
+        self.handles.take_written(handle) || is_directly
     }
 
     /// Notes that it has closed one.
     pub(super) fn closed(&self, ino: INodeNo, handle: FileHandle) {
+        self.handles.take_written(handle.0);
         if let Some(way) = &self.direct {
             way.direct.closed(ino.0, handle.0);
         }
