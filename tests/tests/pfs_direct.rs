@@ -605,6 +605,22 @@ fn a_mount_that_only_open_files_keep_is_not_there() {
         "{status}"
     );
     place.refused(&["mount", "scratch", "mnt"], used);
+    // It is found out soon: all of these have the time of one command.
+    let margay = stage().join("bin/margay");
+    let often = format!(
+        "for n in $(seq 20); do {} pfs umount scratch && exit 1; done; exit 0",
+        margay.display()
+    );
+    let mut shell = command("sh", 60);
+    shell.args(["-c", &often]).current_dir(place.folder.path());
+    let output = run(shell.env("XDG_STATE_HOME", place.path("state")));
+    let times = said(&output).matches(used).count();
+    assert_eq!(
+        (output.status.success(), times),
+        (true, 20),
+        "{}",
+        said(&output)
+    );
     file.write_all(b"still here").unwrap();
     drop(file);
     place.pfs(&["mount", "scratch", "mnt"]);

@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fuser::{Config, MountOption, Session, SessionACL};
+use fuser::{Config, INodeNo, MountOption, Notifier, Session, SessionACL};
 
 use crate::direct::Direct;
 use crate::fuse::{AccessTimes, Mounted};
@@ -20,6 +20,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// How long the kernel may take to end a mount.
 const UNMOUNTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long the kernel may take to let go what nobody uses any more.
+const GONE_WITHIN: Duration = Duration::from_millis(300);
 
 /// How long hosts are waited for that are to unmount.
 const HOSTS_UNMOUNTED_WITHIN: Duration = Duration::from_secs(20);
@@ -42,6 +45,7 @@ fn still_used(path: &str) -> String {
 /// A mount on this host.
 struct Mount {
     path: String,
+    notifier: Notifier,
     thread: JoinHandle<()>,
 }
 
@@ -98,7 +102,8 @@ impl Service {
         }
         let session = Session::new(mounted, path, &config)
             .map_err(|error| mounts::refused(path, &error, is_root))?;
-        let _ = notifier.set(session.notifier());
+        let own = session.notifier();
+        let _ = notifier.set(own.clone());
         let thread = std::thread::spawn(move || {
             if let Err(error) = session.run() {
                 eprintln!("the mount ended: {error}");
@@ -106,6 +111,7 @@ impl Service {
         });
         mounts.own = Some(Mount {
             path: path.to_owned(),
+            notifier: own,
             thread,
         });
         Ok(())
@@ -114,9 +120,15 @@ impl Service {
     /// Whether a mount is over, as when somebody else unmounted it. One that has just gone is
     /// waited for: what it left is written then.
     fn has_ended(&self, mount: &Mount) -> bool {
-        let end = Instant::now() + UNMOUNTED_WITHIN;
+        let begin = Instant::now();
         while !mount.thread.is_finished() {
-            if self.is_there(mount) || Instant::now() > end {
+            // The kernel has the top directory as long as anything uses the mount.
+            let is_used = || mount.notifier.inval_inode(INodeNo::ROOT, -1, 0).is_ok();
+            let silent = begin.elapsed();
+            if self.is_there(mount)
+                || silent > UNMOUNTED_WITHIN
+                || (silent > GONE_WITHIN && is_used())
+            {
                 return false;
             }
             std::thread::sleep(4 * LOOK_EVERY);
