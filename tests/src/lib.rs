@@ -3,10 +3,12 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod cluster;
 pub mod hangs;
 pub mod hosts;
 pub mod jobs;
 pub mod pfs;
+pub mod posix;
 pub mod postgres;
 pub mod python;
 pub mod queue;

@@ -5,161 +5,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use margay_tests::hosts::Hosts;
+use margay_tests::cluster::Cluster;
 use margay_tests::jobs::Built;
 use margay_tests::pfs::noise;
 use margay_tests::{run, stage};
-
-/// How long something may take that happens by itself.
-const WITHIN: Duration = Duration::from_secs(60);
-
-/// Hosts of which the first has the service.
-struct Cluster {
-    hosts: Hosts,
-}
-
-impl Cluster {
-    fn new(number: u32) -> Option<Cluster> {
-        if fs::File::open("/dev/fuse").is_err() {
-            eprintln!("not run: /dev/fuse cannot be opened, which a mount takes");
-            return None;
-        }
-        let hosts = Hosts::with_mounts(number)?;
-        fs::create_dir(hosts.folder.path().join("mnt")).unwrap();
-        Some(Cluster { hosts })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.hosts.folder.path().join(name)
-    }
-
-    /// What a command of the shell in the folder of the hosts is there.
-    fn here(&self, text: &str) -> String {
-        let folder = self.hosts.folder.path().display();
-        let shell = self.hosts.shell();
-        format!(
-            "cd {folder}; export XDG_STATE_HOME={folder}/state TMPDIR={folder} MARGAY_RSH={}; {text}",
-            shell.display()
-        )
-    }
-
-    fn on(&self, host: u32, text: &str) -> String {
-        self.hosts.said(host, &self.here(text))
-    }
-
-    fn pfs(&self, words: &str) -> String {
-        let margay = stage().join("bin/margay");
-        self.on(1, &format!("{} pfs {words}", margay.display()))
-    }
-
-    fn refused(&self, words: &str) -> String {
-        let margay = stage().join("bin/margay");
-        let text = self.here(&format!("{} pfs {words}", margay.display()));
-        let output = run(&mut self.hosts.on(1, &text));
-        assert!(!output.status.success(), "{words} succeeded");
-        String::from_utf8(output.stderr).unwrap()
-    }
-
-    /// Begins a command on a host.
-    fn begin(&self, host: u32, text: &str) -> Child {
-        let mut command = self.hosts.on(host, &self.here(text));
-        command.stdout(Stdio::null()).spawn().unwrap()
-    }
-
-    /// Makes a file system with a directory on each of three hosts, and mounts it on all of them.
-    fn mounted(&self) {
-        let [a, b, c] = [1, 2, 3].map(|host| self.hosts.name(host));
-        let folder = self.hosts.folder.path().display();
-        self.pfs(&format!(
-            "create scratch d1 {b}:{folder}/d2 {c}:{folder}/d3"
-        ));
-        self.pfs(&format!("mount scratch mnt --hosts {a},{b},{c}"));
-    }
-
-    fn mounted_again(&self) {
-        let names = self.hosts.named("@h[1-2,3]");
-        self.pfs(&format!("mount scratch mnt --hosts '{names}'"));
-    }
-
-    fn path_is_on(&self, host: u32, path: &str) -> bool {
-        self.on(host, &format!("test -e {path} && echo yes || echo no")) == "yes\n"
-    }
-
-    fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
-        let end = Instant::now() + WITHIN;
-        while !holds() {
-            assert!(
-                Instant::now() < end,
-                "{what}: {}",
-                self.pfs("status scratch")
-            );
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    /// The process of this program on a host that has a file open whose path ends so.
-    fn keeper(&self, host: u32, end: &str) -> u32 {
-        let find = format!(
-            "for p in $(ip netns pids {}); do ls -l /proc/$p/fd 2>/dev/null | grep -q -- '{end}$' && echo $p; done; true",
-            self.hosts.name(host)
-        );
-        let found = self.on(host, &find);
-        found
-            .trim()
-            .parse()
-            .unwrap_or_else(|_| panic!("'{found}' is not one process"))
-    }
-
-    /// Kills the processes of a host whose words have something in them.
-    fn kill(&self, host: u32, word: &str) {
-        let name = self.hosts.name(host);
-        self.on(
-            host,
-            &format!(
-                "for p in $(ip netns pids {name}); do [ $p = $$ ] || ! tr '\\0' ' ' < /proc/$p/cmdline | \
-                 grep -q -- '^{word}' || kill -KILL $p; done"
-            ),
-        );
-    }
-
-    fn nothing_is_left(&self) {
-        for host in 1..=self.hosts.number {
-            let name = self.hosts.name(host);
-            self.until("processes end", || {
-                let pids = self.on(
-                    host,
-                    &format!("ip netns pids {name} | xargs -r ps -o args= -p"),
-                );
-                !pids.contains("margay")
-            });
-            // Mounts of other tests may have been there when the host was made.
-            let folder = self.hosts.folder.path().display();
-            let mounts = format!("grep '{folder}.* pfs:' /proc/self/mountinfo || true");
-            let mounts = self.on(host, &mounts);
-            assert_eq!(mounts, "", "host {host}");
-        }
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        // Where a test has failed half-way.
-        if std::thread::panicking() {
-            for host in 1..=self.hosts.number {
-                let folder = self.hosts.folder.path().display();
-                let ends = format!(
-                    "umount -l {folder}/mnt; ip netns pids {} | xargs -r kill -KILL",
-                    self.hosts.name(host)
-                );
-                let _ = run(&mut self.hosts.on(host, &ends));
-            }
-        }
-    }
-}
 
 #[test]
 fn hosts_share_names_files_locks_and_appends() {
@@ -250,7 +101,7 @@ fn hosts_share_names_files_locks_and_appends() {
     user.wait().unwrap();
     cluster.pfs("stop scratch");
     cluster.nothing_is_left();
-    cluster.mounts_come_right_after_others();
+    mounts_come_right_after_others(&cluster);
     // All of it is there again, on other hosts.
     let names = [2, 3].map(|host| cluster.hosts.name(host)).join(",");
     cluster.pfs(&format!("mount scratch mnt --hosts {names}"));
@@ -430,7 +281,7 @@ fn a_job_on_several_hosts_has_a_file_system_of_its_own() {
         stage().join("bin/mpiexec").display(),
         cluster.hosts.folder.path().display()
     );
-    cluster.is_ended_by_a_kill(&sleeps);
+    is_ended_by_a_kill(&cluster, &sleeps);
     // The same with directories on all hosts, and everything copied from them.
     let [a, b] = [1, 2].map(|host| cluster.hosts.name(host));
     let folder = cluster.hosts.folder.path().display().to_string();
@@ -454,7 +305,7 @@ fn a_job_on_several_hosts_has_a_file_system_of_its_own() {
     cluster.nothing_is_left();
     assert_eq!(cluster.on(1, "ls l1 l2"), "l1:\n\nl2:\n");
     fs::remove_file(cluster.path("runs")).unwrap();
-    cluster.is_ended_by_a_kill(&sleeps.replace("-pfs ", &format!("{over} ")));
+    is_ended_by_a_kill(&cluster, &sleeps.replace("-pfs ", &format!("{over} ")));
     // Those of other hosts go; what may be left on the first one, the next job removes.
     cluster.until("the directories go", || {
         cluster
@@ -463,39 +314,37 @@ fn a_job_on_several_hosts_has_a_file_system_of_its_own() {
     });
 }
 
-impl Cluster {
-    /// A mount that comes right after another one stays, also when the program of that ends, and so
-    /// does one beside which another one fails.
-    fn mounts_come_right_after_others(&self) {
-        let [a, b] = [1, 2].map(|host| self.hosts.name(host));
-        for _ in 0..3 {
-            self.pfs(&format!("mount scratch mnt --hosts {b}"));
-            self.pfs("umount scratch");
-        }
-        self.pfs(&format!("mount scratch mnt --hosts {b}"));
-        let why = self.refused(&format!("mount scratch mnt --hosts {a},nobody"));
-        assert!(why.contains("host nobody: the remote shell ended"), "{why}");
-        std::thread::sleep(Duration::from_secs(2));
-        let status = self.pfs("status scratch");
-        assert!(status.contains(&format!("mnt on {b}\n")), "{status}");
-        let elsewhere = self.here(&format!(
-            "XDG_STATE_HOME=/nowhere {} pfs status scratch",
-            stage().join("bin/margay").display()
-        ));
-        let output = run(&mut self.hosts.on(2, &elsewhere));
-        let why = String::from_utf8_lossy(&output.stderr);
-        assert!(why.contains("its service is on another host"), "{why}");
-        self.pfs("stop scratch");
-        self.nothing_is_left();
+/// A mount that comes right after another one stays, also when the program of that ends, and so
+/// does one beside which another one fails.
+fn mounts_come_right_after_others(cluster: &Cluster) {
+    let [a, b] = [1, 2].map(|host| cluster.hosts.name(host));
+    for _ in 0..3 {
+        cluster.pfs(&format!("mount scratch mnt --hosts {b}"));
+        cluster.pfs("umount scratch");
     }
+    cluster.pfs(&format!("mount scratch mnt --hosts {b}"));
+    let why = cluster.refused(&format!("mount scratch mnt --hosts {a},nobody"));
+    assert!(why.contains("host nobody: the remote shell ended"), "{why}");
+    std::thread::sleep(Duration::from_secs(2));
+    let status = cluster.pfs("status scratch");
+    assert!(status.contains(&format!("mnt on {b}\n")), "{status}");
+    let elsewhere = cluster.here(&format!(
+        "XDG_STATE_HOME=/nowhere {} pfs status scratch",
+        stage().join("bin/margay").display()
+    ));
+    let output = run(&mut cluster.hosts.on(2, &elsewhere));
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(why.contains("its service is on another host"), "{why}");
+    cluster.pfs("stop scratch");
+    cluster.nothing_is_left();
+}
 
-    /// A job whose launcher is killed, and what keeps its file system.
-    fn is_ended_by_a_kill(&self, job: &str) {
-        let mut launcher = self.begin(1, job);
-        self.until("it runs", || self.path("runs").exists());
-        self.kill(1, "[^ ]*mpiexec -host");
-        self.kill(1, "[^ ]*margay-pfs job");
-        launcher.wait().unwrap();
-        self.nothing_is_left();
-    }
+/// A job whose launcher is killed, and what keeps its file system.
+fn is_ended_by_a_kill(cluster: &Cluster, job: &str) {
+    let mut launcher = cluster.begin(1, job);
+    cluster.until("it runs", || cluster.path("runs").exists());
+    cluster.kill(1, "[^ ]*mpiexec -host");
+    cluster.kill(1, "[^ ]*margay-pfs job");
+    launcher.wait().unwrap();
+    cluster.nothing_is_left();
 }
