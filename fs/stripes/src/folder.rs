@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_sys_os::{extent, port};
 
@@ -11,6 +12,10 @@ use crate::disk::{Disk, PARTS, Part, Space};
 
 /// The file that is locked as long as somebody uses the directory.
 const LOCK: &str = "lock";
+
+/// After this number of bytes the disk begins to store them: a sync would find it idle, and all of
+/// them waiting. They are not written again.
+const STORED_AT_ONCE: u64 = 2 << 20;
 
 /// The right of a group or of all users to change a directory.
 const OTHERS_WRITE: u32 = 0o022;
@@ -23,6 +28,8 @@ pub struct Folder {
     /// Which file the data was when it was opened.
     data: (u64, u64),
     is_memory: bool,
+    /// Bytes of data that were ever written.
+    written: AtomicU64,
     lock: File,
 }
 
@@ -120,6 +127,7 @@ impl Folder {
             data: (facts.dev(), facts.ino()),
             is_memory: extent::is_memory(&files[0]),
             files,
+            written: AtomicU64::new(0),
             lock,
         })
     }
@@ -178,7 +186,15 @@ impl Disk for Folder {
     }
 
     fn write(&self, part: Part, at: u64, pieces: &[IoSlice<'_>]) -> io::Result<()> {
-        extent::write_all_at(self.file(part), at, pieces)
+        extent::write_all_at(self.file(part), at, pieces)?;
+        if part == Part::Data && !self.is_memory {
+            let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+            let before = self.written.fetch_add(len as u64, Ordering::Relaxed);
+            if before / STORED_AT_ONCE != (before + len as u64) / STORED_AT_ONCE {
+                extent::begin_to_store(self.file(part));
+            }
+        }
+        Ok(())
     }
 
     fn sync(&self, part: Part) -> io::Result<()> {

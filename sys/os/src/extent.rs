@@ -3,9 +3,9 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::path::Path;
-
 use std::num::NonZeroU64;
+use std::os::fd::AsRawFd;
+use std::path::Path;
 
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fstatfs, statvfs, syncfs};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev, retry_on_intr};
@@ -42,6 +42,13 @@ pub fn write_all_at(file: &File, mut offset: u64, pieces: &[IoSlice<'_>]) -> io:
 /// What the system says.
 pub fn sync_file_system(file: &File) -> io::Result<()> {
     Ok(retry_on_intr(|| syncfs(file))?)
+}
+
+/// Lets the system begin to store what was written to a file, without waiting for that. What cannot
+/// be stored is said by the sync that follows.
+pub fn begin_to_store(file: &File) {
+    // SAFETY: the call takes numbers, and the descriptor is open.
+    unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
 /// Gives the space of a range back; it reads as zeros afterwards.
