@@ -298,8 +298,11 @@ impl Scheduler {
         let Some(queued) = self.jobs.get(&id) else {
             return Vec::new();
         };
-        let mut running: Vec<&Job> = self.running.iter().filter_map(|id| self.job(*id)).collect();
-        running.sort_by_key(|job| (std::cmp::Reverse(job.slots), job.id));
+        let running = self.running.iter().filter_map(|id| self.jobs.get(id));
+        let mut running: Vec<(Room, &Job)> = running
+            .map(|queued| (self.left_by(queued), &queued.job))
+            .collect();
+        running.sort_by_key(|(room, job)| (std::cmp::Reverse(room.slots), job.id));
         let mut free = self.machine().minus(self.used);
         for reserved in self.reservations.values() {
             if (reserved.from_s..reserved.until_s).contains(&now_s) {
@@ -307,12 +310,12 @@ impl Scheduler {
             }
         }
         let mut found = Vec::new();
-        for job in running {
+        for (room, job) in running {
             if free.holds(queued.need()) {
                 return found;
             }
-            if job.reservation.is_none() {
-                free = free.plus(Room::new(job.slots, job.memory_mib));
+            if job.reservation.is_none() && room.slots > 0 {
+                free = free.plus(room);
                 found.push(job.id);
             }
         }
@@ -430,7 +433,8 @@ impl Pass<'_> {
             .map(|queued| (queued.end(now), queued.need()))
             .collect();
         // A job that is over its limit ends at any moment.
-        let running = self.state.ends.iter();
+        let running = self.state.ends();
+        let running = running.iter();
         let running = running.map(|(end, room)| ((*end).max(now.saturating_add(1)), *room));
         if !new.is_empty() {
             new.sort_unstable_by_key(|(end, _)| *end);
@@ -568,10 +572,11 @@ impl Pass<'_> {
             };
             let job = &queued.job;
             if queued.is_ending {
-                free = free.plus(queued.need());
+                free = free.plus(self.state.left_by(queued));
             } else if let Phase::Running(since) = job.phase
                 && self.state.is_over(job.account)
                 && job.reservation.is_none()
+                && self.state.left_by(queued).slots > 0
             {
                 victims.push((since, queued));
             }
@@ -582,7 +587,7 @@ impl Pass<'_> {
             if free.holds(first.need()) {
                 break;
             }
-            free = free.plus(queued.need());
+            free = free.plus(self.state.left_by(queued));
             chosen.push(queued.job.id);
         }
         if free.holds(first.need()) {

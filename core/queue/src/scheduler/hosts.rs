@@ -1,7 +1,10 @@
 //! The hosts of a machine of several: what is free on each, and which of them are there.
 
-use super::Scheduler;
-use crate::job::{Job, JobId};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::{QueuedJob, Scheduler};
+use crate::job::{Job, JobId, Phase};
 use crate::places::{Host, parts_of, place};
 use crate::profile::Room;
 
@@ -53,16 +56,44 @@ impl Scheduler {
         if self.hosts.iter().all(|host| host.is_up) {
             return sum;
         }
-        let running = self.running.iter().filter_map(|id| self.job(*id));
-        let counted = running.filter(|job| {
-            let reserved = job.reservation.as_ref();
+        let all = self.unreserved();
+        all.fold(sum, |sum, queued| sum.plus(self.away(&queued.job)))
+    }
+
+    /// The jobs that run outside of reservations.
+    fn unreserved(&self) -> impl Iterator<Item = &QueuedJob> {
+        let running = self.running.iter().filter_map(|id| self.jobs.get(id));
+        running.filter(|queued| {
+            let reserved = queued.job.reservation.as_ref();
             reserved.is_none_or(|tag| !self.reservations.contains_key(tag))
-        });
+        })
+    }
+
+    /// What a job has on hosts that are away: nobody gets it when the job ends.
+    fn away(&self, job: &Job) -> Room {
         let is_away = |host: usize| self.hosts.get(host).is_none_or(|host| !host.is_up);
-        let away = counted
-            .flat_map(parts_of)
-            .filter(|(host, _)| is_away(*host));
-        away.fold(sum, |sum, (_, part)| sum.plus(part))
+        let away = parts_of(job).filter(|(host, _)| is_away(*host));
+        away.fold(Room::default(), |sum, (_, part)| sum.plus(part))
+    }
+
+    /// What others get when a running job ends.
+    pub(crate) fn left_by(&self, queued: &QueuedJob) -> Room {
+        queued.need().minus(self.away(&queued.job))
+    }
+
+    /// What becomes free when, by the time limits.
+    pub(crate) fn ends(&self) -> Cow<'_, BTreeMap<u64, Room>> {
+        let mut ends = Cow::Borrowed(&self.ends);
+        if self.hosts.iter().any(|host| !host.is_up) {
+            for queued in self.unreserved() {
+                if let Phase::Running(since) = queued.job.phase
+                    && let Some(room) = ends.to_mut().get_mut(&queued.end(since))
+                {
+                    *room = room.minus(self.away(&queued.job));
+                }
+            }
+        }
+        ends
     }
 
     /// What is free on each host.
