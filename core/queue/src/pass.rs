@@ -56,6 +56,8 @@ pub enum Reason {
     Reservation(Outside),
     /// Too few slots of its reservation are free.
     ReservedSlots { free: u32, needed: u32 },
+    /// It needs more than the machine has with all of its hosts, of which some have left since.
+    Larger { slots: u32 },
     /// It is the first in the queue, and too few slots are free.
     Slots {
         free: u32,
@@ -340,7 +342,7 @@ impl Pass<'_> {
             return reason;
         }
         // Nothing that comes later scatters what it waits for.
-        if self.first.is_none() {
+        if self.first.is_none() && !self.state.has_no_place(job) {
             self.first = Some(job.id);
             let expected = self.promise(queued).filter(|at| *at > self.now);
             self.decision.first = Some((job.id, expected));
@@ -370,6 +372,13 @@ impl Pass<'_> {
             return None;
         }
         let Some(first) = self.first else {
+            // Nobody waits behind it: it may be for ever.
+            let whole = self.state.whole();
+            if !whole.holds(need) {
+                return Some(Reason::Larger {
+                    slots: slots(whole),
+                });
+            }
             self.first = Some(job.id);
             let expected = self.promise(queued);
             self.decision.first = Some((job.id, expected));

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use margay_core_queue::{
-    After, Backfill, Decision, Dependency, End, Job, Phase, Reason, Scheduler, Settings,
+    After, Backfill, Decision, Dependency, End, Host, Job, Phase, Reason, Scheduler, Settings,
 };
 
 /// A generator of numbers from a seed (SplitMix64).
@@ -288,6 +288,43 @@ fn short_jobs_go_before_a_large_one_that_waits_and_long_ones_do_not() {
     assert_eq!(easy.in_its_way(2, 10), [1]);
     let mut none = with(scheduler(4, Backfill::Off), jobs());
     assert!(none.decide(10).start.is_empty());
+}
+
+#[test]
+fn a_job_larger_than_what_is_left_of_the_machine_keeps_nobody_waiting() {
+    let host = |slots| Host {
+        slots,
+        memory_mib: 0,
+        is_up: true,
+    };
+    let together = Job {
+        slots_together: 4,
+        ..new(3, 4, None)
+    };
+    let jobs = [new(1, 9, None), new(2, 5, None), together, new(4, 2, None)];
+    let mut state = with(scheduler(4, Backfill::Easy), jobs);
+    state.set_hosts(vec![host(3), host(2), host(0)]);
+    let decision = state.reasons(0);
+    assert_eq!(decision.reasons[0], (1, Reason::Larger { slots: 5 }));
+    assert_eq!(decision.start, [2]);
+    state.start(2, 0);
+    state.end(2, End::Exit(0), 1);
+    let decision = state.reasons(1);
+    let places = Reason::Places {
+        slots: 4,
+        nodes: None,
+    };
+    assert_eq!(decision.reasons[1], (3, places));
+    assert_eq!(decision.start, [4]);
+    // A host that is away counts: it may be back soon, and is waited for.
+    let away = Host {
+        is_up: false,
+        ..host(5)
+    };
+    state.set_hosts(vec![host(3), host(1), away]);
+    assert!(state.decide(2).start.is_empty());
+    state.set_hosts(vec![host(3), host(1), host(0)]);
+    assert_eq!(state.decide(2).start, [4]);
 }
 
 #[test]

@@ -29,6 +29,7 @@ pub fn short(reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u64) -> Str
         Reason::ReservedSlots { free, needed } => {
             format!("{needed} slots needed, {free} free in its reservation")
         }
+        Reason::Larger { slots } => format!("more needed than the machine has, {slots} slots"),
         Reason::Slots {
             free,
             needed,
@@ -110,6 +111,10 @@ pub fn long(job: &str, reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u
         Reason::Slots { free, needed, .. } => format!(
             "job {job} is the first of the queue and needs {needed} slots; {free} are free\n  \
              when it starts is not known: running jobs have no time limit\n"
+        ),
+        Reason::Larger { .. } => format!(
+            "job {job} waits for hosts: {}; others go before it\n  to add some: margay node add HOST\n",
+            short(reason, name, now_s)
         ),
         Reason::WouldDelay {
             job: first,

@@ -4,15 +4,17 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::{QueuedJob, Scheduler};
-use crate::job::{Job, JobId, Phase};
+use crate::job::{Job, JobId, Part, Phase};
 use crate::places::{Host, parts_of, place};
 use crate::profile::Room;
 
 impl Scheduler {
     /// Says which hosts there are; none is a machine of one host. Jobs that run keep their places,
-    /// which are numbers in this list: a host keeps its number for as long as jobs run.
+    /// which are numbers in this list: a host keeps its number for as long as jobs run. Where there
+    /// was one host before, it is the first.
     pub fn set_hosts(&mut self, hosts: Vec<Host>) {
         let is_new = hosts.len() != self.hosts.len();
+        let was_one = self.hosts.is_empty();
         self.hosts = hosts;
         if !is_new {
             return;
@@ -20,9 +22,13 @@ impl Scheduler {
         self.in_hosts = vec![Room::default(); self.hosts.len()];
         let running: Vec<JobId> = self.running.iter().copied().collect();
         for id in running {
-            let Some(queued) = self.jobs.get(&id) else {
+            let Some(queued) = self.jobs.get_mut(&id) else {
                 continue;
             };
+            if was_one && queued.job.parts.is_empty() {
+                let slots = queued.job.slots;
+                queued.job.parts.push(Part { host: 0, slots });
+            }
             for (host, part) in parts_of(&queued.job) {
                 if let Some(room) = self.in_hosts.get_mut(host) {
                     *room = room.plus(part);
@@ -43,6 +49,16 @@ impl Scheduler {
     pub fn has_no_place(&self, job: &Job) -> bool {
         let whole: Vec<Room> = self.hosts.iter().map(Host::room).collect();
         !whole.is_empty() && place(&whole, job).is_none()
+    }
+
+    /// The room of the machine with all of its hosts, also those that are away.
+    pub(crate) fn whole(&self) -> Room {
+        match &self.hosts[..] {
+            [] => self.machine,
+            hosts => hosts
+                .iter()
+                .fold(Room::default(), |sum, host| sum.plus(host.room())),
+        }
     }
 
     /// The room of the machine: that of its hosts that are there. What runs on one that is away

@@ -23,7 +23,8 @@ fn cause(reason: &Reason) -> Cause {
         Reason::QueueStopped => Cause::Stopped,
         Reason::QueueLimit { .. } | Reason::Budget => Cause::Limit,
         Reason::Reservation(_) | Reason::ReservedSlots { .. } => Cause::Reservation,
-        Reason::Slots { .. }
+        Reason::Larger { .. }
+        | Reason::Slots { .. }
         | Reason::Memory { .. }
         | Reason::Places { .. }
         | Reason::Reserved { .. } => Cause::Resources,
