@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use margay_job_launch::plan;
 use margay_svc_queue_wire::{IN_FILE, MachineSpec, PROGRAM, Place, StoreUrl};
@@ -32,6 +32,9 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(1);
 /// How long jobs of a queue that was here before may take to end: they get SIGTERM, and SIGKILL
 /// five seconds later.
 const OTHERS_END_WITHIN: Duration = Duration::from_secs(15);
+
+/// How long the folder of a head that was killed may still be locked.
+const FREED_WITHIN: Duration = Duration::from_secs(2);
 
 /// What a head is asked to be.
 #[derive(Clone, Debug)]
@@ -404,7 +407,8 @@ fn hosts(
     }
 }
 
-/// One head at a time has the folder.
+/// One head at a time has the folder. A process that a killed head was just starting has its files
+/// for a moment, and a head that ends has them to its end.
 fn lock(folder: &Path) -> Result<File, String> {
     let path = folder.join("lock");
     let failed = |error: io::Error| format!("cannot lock {}: {error}", path.display());
@@ -415,7 +419,13 @@ fn lock(folder: &Path) -> Result<File, String> {
         .mode(0o600)
         .open(&path)
         .map_err(failed)?;
-    match file.try_lock() {
+    let end = Instant::now() + FREED_WITHIN;
+    let mut locked = file.try_lock();
+    while matches!(locked, Err(fs::TryLockError::WouldBlock)) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+        locked = file.try_lock();
+    }
+    match locked {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(format!(
             "another head has the queue in {}: one that is just starting or ending, or one of another host that has the \

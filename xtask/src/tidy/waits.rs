@@ -419,6 +419,10 @@ const PLACES: &[(&str, &str)] = &[
         "what sends a letter waits for sendmail: 30 seconds at most",
     ),
     (
+        "svc/queue/src/start.rs",
+        "the lock of a head that was killed, which a process that it just started has: two seconds",
+    ),
+    (
         "svc/queue/src/serve.rs",
         "the head of the queue waits for commands, signals and supervisors: descriptors; a command waits for the end of \
          jobs; a thread looks after the connection to a database each second",
