@@ -39,5 +39,18 @@ fn open(order: &JobOrder, path: &Bytes, name: &str) -> Result<File, String> {
         .create(true)
         .custom_flags(NONBLOCK)
         .open(&path)
-        .map_err(|error| format!("cannot open the output file {}: {error}", path.display()))
+        .map_err(|error| {
+            let folder = path.parent().filter(|folder| !folder.exists());
+            let remedy = folder.map(|folder| {
+                format!(
+                    "; make the folder before the job begins: mkdir -p {}",
+                    folder.display()
+                )
+            });
+            let remedy = remedy.unwrap_or_default();
+            format!(
+                "cannot open the output file {}: {error}{remedy}",
+                path.display()
+            )
+        })
 }
