@@ -59,8 +59,19 @@ pub fn account(options: &AccountOptions) -> Result<(), String> {
             "max_rss_kib",
             "energy_j",
         ];
-        let lines = of_accounts(&rows, options.users);
-        (&head[usize::from(!options.users)..], lines)
+        let of_queues = &[
+            "queue",
+            "jobs",
+            "slot_s",
+            "cpu_s",
+            "max_rss_kib",
+            "energy_j",
+        ];
+        match (options.queues, options.users) {
+            (true, _) => (of_queues, sums(&rows, |row| vec![&row.partition])),
+            (_, true) => (head, sums(&rows, |row| vec![&row.user, account_of(row)])),
+            _ => (&head[1..], sums(&rows, |row| vec![account_of(row)])),
+        }
     };
     print(&if options.json {
         let object = |line: Line| -> Value {
@@ -102,12 +113,11 @@ fn of_job(row: &JobRow) -> Line {
     ]
 }
 
-/// A line for each account, or for each user in each.
-fn of_accounts(rows: &[JobRow], with_users: bool) -> Vec<Line> {
-    let mut sums: BTreeMap<(Option<&str>, &str), Sum> = BTreeMap::new();
+/// A line for each of what these words name.
+fn sums<'a>(rows: &'a [JobRow], names: impl Fn(&'a JobRow) -> Vec<&'a str>) -> Vec<Line> {
+    let mut sums: BTreeMap<Vec<&str>, Sum> = BTreeMap::new();
     for row in rows {
-        let user = with_users.then_some(row.user.as_str());
-        let sum = sums.entry((user, account_of(row))).or_default();
+        let sum = sums.entry(names(row)).or_default();
         sum.jobs += 1;
         sum.slot_s = sum.slot_s.saturating_add(slot_s(row));
         sum.cpu_s += row.usage.cpu_s;
@@ -116,10 +126,9 @@ fn of_accounts(rows: &[JobRow], with_users: bool) -> Vec<Line> {
             *sum.energy_j.get_or_insert(0.0) += energy;
         }
     }
-    let line = |((user, account), sum): ((Option<&str>, &str), Sum)| {
-        let mut line: Line = user.map(Value::from).into_iter().collect();
+    let line = |(names, sum): (Vec<&str>, Sum)| {
+        let mut line: Line = names.into_iter().map(Value::from).collect();
         line.extend([
-            account.into(),
             sum.jobs.into(),
             sum.slot_s.into(),
             sum.cpu_s.into(),

@@ -303,6 +303,9 @@ pub struct AccountOptions {
     /// One line for each user and account
     #[arg(long, conflicts_with = "jobs")]
     pub users: bool,
+    /// One line for each queue
+    #[arg(long, conflicts_with_all = ["jobs", "users"])]
+    pub queues: bool,
     /// Print one JSON array
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
