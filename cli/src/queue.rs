@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::allocation::allocation;
 use crate::bench::replace;
-use crate::hosts::HostList;
+use crate::hosts::{HostList, hosts};
 use crate::queue_answer::{print, show, table};
 use crate::queue_head::{show_machine, show_new, show_standby, start_head, stop, store_words};
 use crate::queue_options::{
@@ -130,12 +130,17 @@ pub(crate) fn machine(options: &UpOptions) -> Result<Option<MachineSpec>, String
         .collect();
     match &hosts[..] {
         [] if options.slots.is_none() => Ok(None),
-        // This host alone: a machine as without a list.
-        [only] if is_this_machine(&only.name) => Ok(Some(MachineSpec {
-            slots: options.slots.or(only.slots),
-            hosts: Vec::new(),
-            shell,
-        })),
+        // This host alone: a machine as without a list, but in an allocation, which may grow.
+        [only]
+            if is_this_machine(&only.name)
+                && !shell.iter().any(|word| word.starts_with("--jobid=")) =>
+        {
+            Ok(Some(MachineSpec {
+                slots: options.slots.or(only.slots),
+                hosts: Vec::new(),
+                shell,
+            }))
+        }
         _ => Ok(Some(MachineSpec {
             slots: options.slots,
             hosts,
@@ -166,7 +171,29 @@ pub fn set(options: &SetOptions) -> Result<(), String> {
 /// In words.
 pub fn node(options: &NodeOptions) -> Result<(), String> {
     options.which.choose();
-    match ask(&Request::Machine)? {
+    let request = match options.words.split_first() {
+        None if options.now => return Err("--now is for margay node remove HOST".into()),
+        None => Request::Machine,
+        Some((word, names)) => {
+            let list = hosts(&names.join(","))?.distinct().into_iter();
+            match (word.as_str(), options.now) {
+                ("add", false) => Request::AddHosts {
+                    hosts: list.map(|(name, slots)| HostSpec { name, slots }).collect(),
+                },
+                ("remove", now) => Request::RemoveHosts {
+                    hosts: list.map(|(name, _)| name).collect(),
+                    now,
+                },
+                _ => {
+                    return Err(
+                        "write margay node add HOST..., or margay node remove [--now] HOST..."
+                            .into(),
+                    );
+                }
+            }
+        }
+    };
+    match ask(&request)? {
         Answer::Machine(machine) if !machine.hosts.is_empty() => {
             let head = ["NODE", "STATE", "SLOTS", "USED", "RUNNING", "NOTE"];
             let mut lines = vec![head.map(str::to_owned).to_vec()];

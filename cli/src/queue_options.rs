@@ -235,11 +235,16 @@ pub struct SetOptions {
     pub words: Vec<String>,
 }
 
-/// Show the machine that the queue has.
+/// Show the machine that the queue has, and change its hosts.
 #[derive(Clone, Debug, Args)]
 pub struct NodeOptions {
     #[command(flatten)]
     pub which: WhichQueue,
+    /// Of hosts that leave: end the jobs there, which wait again, and let the hosts go at once
+    #[arg(long)]
+    pub now: bool,
+    /// add HOST... or remove HOST...: hosts as for `margay up --hosts`
+    pub words: Vec<String>,
 }
 
 /// Show the jobs that wait or run.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -18,12 +19,18 @@ use serde_json::Value;
 struct Queue {
     hosts: Hosts,
     mark: String,
+    /// The host on which its commands are called; none is this machine.
+    on: Option<u32>,
 }
 
 impl Queue {
     fn up(hosts: Hosts) -> Queue {
         let mark = mark(&mut Command::new("true"));
-        let queue = Queue { hosts, mark };
+        let queue = Queue {
+            hosts,
+            mark,
+            on: None,
+        };
         // A host that is off cannot be reached.
         queue.hosts.write_reach(&queue.hosts.shell());
         fs::create_dir(queue.path("run")).unwrap();
@@ -36,7 +43,18 @@ impl Queue {
     }
 
     fn margay(&self, line: &str) -> Command {
-        let mut margay = command(stage().join("bin/margay"), 120);
+        let program = stage().join("bin/margay");
+        let mut margay = match self.on.map(|host| self.hosts.name(host)) {
+            None => command(program, 120),
+            Some(name) => {
+                let mut command = command("ip", 120);
+                command
+                    .args(["netns", "exec", &name, "unshare", "-u", "sh", "-c"])
+                    .args(["hostname $0; exec \"$@\"", &name])
+                    .arg(program);
+                command
+            }
+        };
         margay
             .args(line.split_whitespace())
             .current_dir(self.hosts.folder.path())
@@ -516,6 +534,138 @@ fn gangs_have_all_their_hosts_in_one_turn_or_none() {
         said(&one)
     );
     assert!(three.status.success(), "{}", said(&three));
+    queue.ok("down");
+    nothing_is_left(&queue.mark);
+}
+
+#[test]
+fn hosts_join_a_queue_that_is_up_and_leave_it() {
+    let Some(hosts) = Hosts::make(4) else { return };
+    let mut queue = Queue::up(hosts);
+    // This machine belongs to no queue of several hosts.
+    queue.on = Some(1);
+    let queue = queue;
+    let name = |host| queue.hosts.name(host);
+    let refused = |line: &str, why: &str| {
+        let output = run(&mut queue.margay(line));
+        let text = said(&output);
+        assert!(
+            !output.status.success() && text.contains(why),
+            "{line}: {text}"
+        );
+    };
+    let is_listed = |host| queue.ok("node").contains(&queue.hosts.name(host));
+
+    // A queue of one host gets others, also while a job runs.
+    queue.ok("up --slots 1");
+    let here = queue.begin("", "here");
+    queue.until("the job here", || queue.lines("here").len() == 1);
+    refused(&format!("node remove {}", name(2)), "this host alone");
+    refused(&format!("node append {}", name(2)), "node add HOST");
+    let listed = queue.ok(&format!("node add {}:1 {}:2", name(2), name(3)));
+    assert_eq!(listed.matches("idle").count(), 2, "{listed}");
+    assert_eq!(listed.matches("full").count(), 1, "{listed}");
+    refused(&format!("node add {}", name(3)), "already");
+    let first = queue.begin("", "first");
+    queue.until("the first job", || queue.lines("first").len() == 1);
+    let wide = queue.begin("-N 2 -n 2", "wide");
+    assert_eq!(queue.row(&wide)["state"], "waiting");
+
+    // One that leaves gets no job any more, and goes when its job has ended.
+    assert_eq!(queue.lines("first"), [name(2)]);
+    queue.ok(&format!("node remove {}", name(2)));
+    assert_eq!(queue.state_of(2), "leaving");
+    queue.ok(&format!("cancel {first}"));
+    queue.until("the host's leave", || !is_listed(2));
+    // It belongs to nobody now.
+    for line in [format!("up --hosts {}", name(2)), "down".into()] {
+        let mut other = queue.margay(&line);
+        other
+            .env("XDG_STATE_HOME", queue.path("other"))
+            .env("XDG_RUNTIME_DIR", queue.path("tmp"));
+        // Its agent has a moment to go.
+        queue.until("another queue's turn", || run(&mut other).status.success());
+    }
+    assert_eq!(queue.row(&wide)["state"], "waiting");
+
+    // Two hosts come, and the head that comes after this one has them.
+    queue.ok(&format!("node add {}:2 {}:2", name(4), name(2)));
+    queue.until("the wide job", || queue.lines("wide").len() == 1);
+    let head = queue.ok("up");
+    let head = head.split("process ").nth(1).unwrap();
+    let head: u32 = head.split(')').next().unwrap().parse().unwrap();
+    send("KILL", head);
+    queue.until("the end of the head", || {
+        !run(&mut queue.margay("node")).status.success()
+    });
+    let up = queue.ok("up");
+    assert!(up.contains("4 of 4 hosts, 2 running"), "{up}");
+
+    // What runs on one that leaves now waits again.
+    let own = (1..=4).find(|&host| queue.lines("wide") == [name(host)]);
+    let own = own.unwrap();
+    queue.ok(&format!("node remove --now {}", name(own)));
+    queue.until("the host's leave", || !is_listed(own));
+    queue.until("the job on others", || queue.lines("wide").len() == 2);
+    assert_ne!(queue.lines("wide")[1], name(own));
+    assert_eq!(queue.row(&wide)["runs"], 1);
+    assert_eq!(queue.row(&here)["state"], "running");
+    let rest: Vec<String> = (1..=4).filter(|host| *host != own).map(name).collect();
+    refused(&format!("node remove {}", rest.join(" ")), "no host");
+    queue.ok("cancel --all");
+    run(&mut queue.margay("wait --all"));
+    queue.ok("down");
+    nothing_is_left(&queue.mark);
+}
+
+#[test]
+fn hosts_that_come_into_an_allocation_come_into_the_queue() {
+    let Some(hosts) = Hosts::make(3) else { return };
+    let queue = Queue::up(hosts);
+    let name = |host| queue.hosts.name(host);
+    // Stand-ins for Slurm's commands: what the allocation has is in a file.
+    fs::create_dir(queue.path("slurm")).unwrap();
+    let reach = queue.path("reach");
+    let list = queue.path("allocation");
+    for (program, text) in [
+        ("srun", format!("shift; exec {} \"$@\"", reach.display())),
+        ("squeue", format!("cat {}", list.display())),
+        ("scontrol", "echo \"$3\" | tr , '\\n'".into()),
+    ] {
+        let path = queue.path("slurm").join(program);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let has = |listed: &str| fs::write(&list, listed).unwrap();
+    let is_listed = |host| queue.ok("node").contains(&queue.hosts.name(host));
+    has(&format!("{},{}", name(1), name(2)));
+    let mut up = queue.margay(&format!("up --slots 1 --hosts {},{}", name(1), name(2)));
+    let srun = format!("{}/srun --jobid=7", queue.path("slurm").display());
+    let output = run(up.env("MARGAY_RSH", srun));
+    assert!(output.status.success(), "{}", said(&output));
+    let job = queue.begin("-N 2 -n 2", "first");
+    queue.until("the first job", || queue.lines("first").len() == 1);
+    let more = queue.begin("", "more");
+    assert_eq!(queue.row(&more)["state"], "waiting");
+
+    // A third host comes.
+    has(&queue.hosts.names());
+    queue.until("the job on the new host", || queue.lines("more").len() == 1);
+    assert_eq!(queue.lines("more"), [name(3)]);
+
+    // One that was removed stays away, and the allocation says nothing new of it.
+    queue.ok(&format!("node remove --now {}", name(3)));
+    queue.until("the host's leave", || !is_listed(3));
+    assert_eq!(queue.row(&more)["state"], "waiting");
+
+    // The second one leaves: the job that has both waits again, and the other gets the first.
+    has(&format!("{},{}", name(1), name(3)));
+    queue.until("the host's leave", || !is_listed(2));
+    queue.until("the job on the first", || queue.lines("more").len() == 2);
+    assert_eq!(queue.lines("more"), [name(3), name(1)]);
+    assert_eq!(queue.row(&job)["state"], "waiting");
+    queue.ok("cancel --all");
+    run(&mut queue.margay("wait --all"));
     queue.ok("down");
     nothing_is_left(&queue.mark);
 }

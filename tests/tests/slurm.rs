@@ -245,3 +245,43 @@ fn a_queue_has_the_hosts_of_slurms_allocation() {
     assert_eq!(ran, names, "{said}");
     slurm.until("squeue -h", |said| said.trim().is_empty());
 }
+
+#[test]
+fn a_queue_shrinks_with_slurms_allocation() {
+    let Some(slurm) = Slurm::start(2) else { return };
+    fs::create_dir(slurm.path("run")).expect("the folder takes files");
+    fs::write(
+        slurm.path("lasting"),
+        "#!/bin/sh\nhostname >> ran\nwhile [ ! -e go ]; do sleep 0.1; done\n",
+    )
+    .expect("the folder takes files");
+    // Each host has a job. The second host leaves, and its job runs on the first when that is free.
+    let script = format!(
+        "set -e\nexport PATH={}:$PATH HOME={1} XDG_STATE_HOME={1}/state XDG_RUNTIME_DIR={1}/run\ncd {1}\n\
+         trap 'margay cancel --all; margay wait --all; margay down' EXIT\nmargay up\n\
+         until_ran() {{ until [ $(wc -l < ran) = $1 ]; do sleep 0.2; done; }}\n\
+         touch ran\nfor i in 1 2; do margay submit -c 2 -o log lasting; done\nuntil_ran 2\n\
+         scontrol update JobId=$SLURM_JOB_ID NumNodes=1\n\
+         while margay node | grep {2}; do sleep 0.2; done\ntest $(margay queue | grep -c waiting) = 1\n\
+         first=$(margay queue | awk '$3 == \"running\" {{ print $1 }}')\n\
+         margay cancel $first\nuntil_ran 3\ntouch go\nmargay wait --all\n",
+        stage().join("bin").display(),
+        slurm.path("").display(),
+        slurm.hosts.name(2),
+    );
+    fs::write(slurm.path("script"), script).expect("the folder takes files");
+    let line = format!(
+        "salloc -Q -N2 --ntasks-per-node=2 sh {}",
+        slurm.path("script").display()
+    );
+    let output = slurm.run(&line, 100);
+    let said = text(&output);
+    let log = fs::read_to_string(slurm.path("state/margay/queue/head.log")).unwrap_or_default();
+    assert!(output.status.success(), "{said}{log}{}", slurm.logs());
+    let ran = fs::read_to_string(slurm.path("ran")).unwrap_or_default();
+    let mut ran: Vec<&str> = ran.lines().collect();
+    ran.sort_unstable();
+    let names = [1, 1, 2].map(|host| slurm.hosts.name(host));
+    assert_eq!(ran, names, "{said}{log}");
+    slurm.until("squeue -h", |said| said.trim().is_empty());
+}

@@ -14,7 +14,7 @@ pub struct MachineSpec {
 }
 
 /// A host as the user names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostSpec {
     pub name: String,
     pub slots: Option<u32>,
@@ -84,6 +84,9 @@ pub struct HostRow {
     pub is_up: bool,
     /// Jobs that have slots there.
     pub running: usize,
+    /// No job starts there, and it goes when those that run have ended.
+    #[serde(default)]
+    pub leaves: bool,
     /// Why it is down.
     pub note: String,
 }
@@ -93,6 +96,7 @@ impl HostRow {
     #[must_use]
     pub fn state(&self) -> &'static str {
         match (self.is_up, self.used) {
+            _ if self.leaves => "leaving",
             (false, _) => "down",
             (true, 0) => "idle",
             (true, used) if used >= self.slots => "full",

@@ -75,6 +75,10 @@ pub enum Request {
     Set { words: Vec<String> },
     /// Show the machine.
     Machine,
+    /// Add hosts to the machine.
+    AddHosts { hosts: Vec<HostSpec> },
+    /// Let hosts leave it when the jobs there have ended; with `now` these end, and wait again.
+    RemoveHosts { hosts: Vec<String>, now: bool },
     /// End the head. Running jobs go on only where `leave` says so.
     Stop { leave: bool },
     /// What somebody asks on another host, in the queue of all users: root's head that stands by

@@ -2,10 +2,11 @@
 //! agent, and says when it comes and goes.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -13,8 +14,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use margay_job_launch::hosts::is_this_machine;
-use margay_svc_queue_wire::MachineSpec;
 use margay_sys_os::descriptor::PollSet;
+use margay_sys_os::signal::take_defaults_in;
 
 use crate::agent::HostFacts;
 use crate::claim::{Claim, Claimant};
@@ -25,17 +26,35 @@ use crate::wire::{BEAT, Wire};
 /// After how long a host that has gone is tried again.
 const RETRY: Duration = Duration::from_secs(3);
 
+/// How often Slurm is asked which hosts the allocation has.
+const ASKED_EVERY: Duration = Duration::from_secs(10);
+
 /// What is known of a host: what it has, or why it is of no use.
 pub type Status = Result<HostFacts, String>;
+
+/// What the head hears.
+#[derive(Debug)]
+pub enum News {
+    Host(usize, Status),
+    /// The hosts of the allocation in which this machine is.
+    Allocation(Vec<String>),
+}
 
 /// Hosts of the machine. Their agents end with the value.
 #[derive(Debug)]
 pub struct Agents {
-    events: Receiver<(usize, Status)>,
+    /// Who asks for hosts, without a host's name.
+    own: Claimant,
+    /// The queue is that of all users.
+    is_system: bool,
+    wake: UnixStream,
+    sender: Sender<News>,
+    events: Receiver<News>,
     /// Set for a host whose state is to be said again when it is next heard of.
     asked: Vec<Arc<AtomicBool>>,
-    /// Closed when it is the end.
-    over: Option<UnixStream>,
+    /// Closed when it is the end: of a host, and of what asks Slurm.
+    over: Vec<Option<UnixStream>>,
+    allocation: Option<UnixStream>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -46,70 +65,125 @@ struct Attendance {
     shell: Vec<String>,
     /// The queue is that of all users.
     is_system: bool,
-    events: Sender<(usize, Status)>,
+    events: Sender<News>,
     asked: Arc<AtomicBool>,
     /// A byte wakes the head.
     wake: UnixStream,
     over: UnixStream,
 }
 
+/// Waits, with the descriptors in the set; returns whether it is the end.
+fn is_over(over: &UnixStream, poll: &mut PollSet, pause: Duration) -> bool {
+    let place = poll.add_readable(over.as_fd());
+    let waited = poll.wait(Some(pause));
+    if waited.is_err() {
+        std::thread::sleep(BEAT);
+    }
+    poll.ready(place).readable
+}
+
+fn system(error: &io::Error) -> String {
+    format!("the hosts cannot be watched: {error}")
+}
+
 impl Agents {
-    /// Begins with the hosts of a machine; `own` says who asks for them, without the host's name.
+    /// Without hosts; `own` says who will ask for them.
     ///
     /// # Errors
-    /// In words: this host, which is one of them, belongs to another machine.
-    pub fn start(
-        spec: &MachineSpec,
-        own: &Claimant,
-        is_system: bool,
-        wake: &UnixStream,
-    ) -> Result<Agents, String> {
-        let system = |error: io::Error| format!("the hosts cannot be watched: {error}");
+    /// In words.
+    pub fn new(own: &Claimant, is_system: bool, wake: &UnixStream) -> Result<Agents, String> {
         let (sender, events) = mpsc::channel();
-        let (over, ended) = UnixStream::pair().map_err(system)?;
-        let mut agents = Agents {
+        Ok(Agents {
+            own: own.clone(),
+            is_system,
+            wake: wake.try_clone().map_err(|error| system(&error))?,
+            sender,
             events,
             asked: Vec::new(),
-            over: Some(over),
+            over: Vec::new(),
+            allocation: None,
             threads: Vec::new(),
-        };
-        for (host, named) in spec.hosts.iter().enumerate() {
-            let asked = Arc::new(AtomicBool::new(false));
-            agents.asked.push(Arc::clone(&asked));
-            let attendance = Attendance {
-                host,
-                own: Claimant {
-                    name: named.name.clone(),
-                    ..own.clone()
-                },
-                shell: spec.shell.clone(),
-                is_system,
-                events: sender.clone(),
-                asked,
-                wake: wake.try_clone().map_err(system)?,
-                over: ended.try_clone().map_err(system)?,
-            };
-            let thread = std::thread::Builder::new();
-            let thread = match is_this_machine(&named.name) {
-                true => {
-                    let claim = Claim::take(&attendance.own)
-                        .map_err(|text| format!("this host cannot be used: {text}"))?;
-                    thread.spawn(move || attendance.hold(&claim))
-                }
-                false => thread.spawn(move || attendance.keep()),
-            };
-            agents.threads.push(thread.map_err(system)?);
-        }
-        Ok(agents)
+        })
     }
 
-    /// What has changed, and of which host.
-    pub fn news(&self) -> Option<(usize, Status)> {
+    /// Begins with a host, which is the next one or has been [removed](Agents::remove).
+    ///
+    /// # Errors
+    /// In words: this host belongs to another machine.
+    pub fn add(&mut self, host: usize, name: &str, shell: &[String]) -> Result<(), String> {
+        let failed = |error: io::Error| system(&error);
+        let (over, ended) = UnixStream::pair().map_err(failed)?;
+        let asked = Arc::new(AtomicBool::new(false));
+        let attendance = Attendance {
+            host,
+            own: Claimant {
+                name: name.to_owned(),
+                ..self.own.clone()
+            },
+            shell: shell.to_vec(),
+            is_system: self.is_system,
+            events: self.sender.clone(),
+            asked: Arc::clone(&asked),
+            wake: self.wake.try_clone().map_err(failed)?,
+            over: ended,
+        };
+        let thread = std::thread::Builder::new();
+        let thread = match is_this_machine(name) {
+            true => {
+                let claim = Claim::take(&attendance.own)
+                    .map_err(|text| format!("this host cannot be used: {text}"))?;
+                thread.spawn(move || attendance.hold(&claim))
+            }
+            false => thread.spawn(move || attendance.keep()),
+        };
+        self.threads.push(thread.map_err(failed)?);
+        self.asked
+            .resize_with(self.asked.len().max(host + 1), Arc::default);
+        self.over.resize_with(self.asked.len(), || None);
+        (self.asked[host], self.over[host]) = (asked, Some(over));
+        Ok(())
+    }
+
+    /// Ends the agent of a host.
+    pub fn remove(&mut self, host: usize) {
+        if let Some(over) = self.over.get_mut(host) {
+            *over = None;
+        }
+        self.threads.retain(|thread| !thread.is_finished());
+    }
+
+    /// Asks Slurm from time to time which hosts the allocation has, by these words of a command.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn follow_allocation(&mut self, words: Vec<String>) -> Result<(), String> {
+        let failed = |error: io::Error| system(&error);
+        let (over, ended) = UnixStream::pair().map_err(failed)?;
+        let (events, wake) = (self.sender.clone(), self.wake.try_clone().map_err(failed)?);
+        let ask = move || {
+            let mut poll = PollSet::default();
+            while !is_over(&ended, &mut poll, ASKED_EVERY) {
+                poll.clear();
+                if let Some(names) = hosts_by(&words)
+                    && events.send(News::Allocation(names)).is_ok()
+                {
+                    let _ = (&wake).write(&[1]);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().spawn(ask).map_err(failed)?;
+        self.threads.push(thread);
+        self.allocation = Some(over);
+        Ok(())
+    }
+
+    /// What has changed.
+    pub fn news(&self) -> Option<News> {
         self.events.try_recv().ok()
     }
 
     /// The same, and waits for it until `end`.
-    pub fn next_news(&self, end: Instant) -> Option<(usize, Status)> {
+    pub fn next_news(&self, end: Instant) -> Option<News> {
         let left = end.saturating_duration_since(Instant::now());
         self.events.recv_timeout(left).ok()
     }
@@ -123,11 +197,28 @@ impl Agents {
 
     /// Ends all agents.
     pub fn end(&mut self) {
-        self.over = None;
+        self.over.clear();
+        self.allocation = None;
         for thread in std::mem::take(&mut self.threads) {
             let _ = thread.join();
         }
     }
+}
+
+/// The hosts that a command prints, one a line; none when it fails. The head reaps it.
+fn hosts_by(words: &[String]) -> Option<Vec<String>> {
+    let (program, rest) = words.split_first()?;
+    let mut command = Command::new(program);
+    command
+        .args(rest)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = take_defaults_in(&mut command).spawn().ok()?;
+    let mut text = String::new();
+    child.stdout.take()?.read_to_string(&mut text).ok()?;
+    let names: Vec<String> = text.lines().map(str::to_owned).collect();
+    (!names.is_empty()).then_some(names)
 }
 
 impl Attendance {
@@ -149,18 +240,8 @@ impl Attendance {
 
     fn say(&self, status: Status) {
         // A head that has gone hears nothing; a full pipe wakes it as well.
-        let _ = self.events.send((self.host, status));
+        let _ = self.events.send(News::Host(self.host, status));
         let _ = (&self.wake).write(&[1]);
-    }
-
-    /// Waits, with the descriptors in the set; returns whether it is the end.
-    fn is_over(&self, poll: &mut PollSet, pause: Duration) -> bool {
-        let place = poll.add_readable(self.over.as_fd());
-        let waited = poll.wait(Some(pause));
-        if waited.is_err() {
-            std::thread::sleep(BEAT);
-        }
-        poll.ready(place).readable
     }
 
     /// This host: it is there as long as the head.
@@ -170,7 +251,7 @@ impl Attendance {
         loop {
             poll.clear();
             poll.add_readable(claim.as_fd());
-            if self.is_over(&mut poll, BEAT) {
+            if is_over(&self.over, &mut poll, BEAT) {
                 return;
             }
             // This head has lost its lock if another one comes after it: it hears so from there.
@@ -192,7 +273,7 @@ impl Attendance {
             }
             last = Some(why);
             let mut poll = PollSet::default();
-            if self.is_over(&mut poll, RETRY) {
+            if is_over(&self.over, &mut poll, RETRY) {
                 return;
             }
         }
@@ -218,7 +299,7 @@ impl Attendance {
             poll.clear();
             remote.add_to(&mut poll);
             passage.add_to(&mut poll, &remote.wire);
-            if self.is_over(&mut poll, BEAT / 2) {
+            if is_over(&self.over, &mut poll, BEAT / 2) {
                 remote.end();
                 return (facts.is_some(), None);
             }

@@ -18,6 +18,7 @@ use margay_core_queue::{End, JobId, Phase, Reason, Scheduler};
 use margay_svc_queue_wire::{Answer, JobRow, Order, Shared, Target, Usage};
 use margay_sys_os::process::PidFd;
 
+use crate::agents::Agents;
 use crate::callers::Caller;
 use crate::explain;
 use crate::files::{self, JobFolder};
@@ -37,6 +38,8 @@ pub struct Head {
     resources: Resources,
     /// Where there are several.
     hosts: Option<Hosts>,
+    /// What keeps hosts that may come, on a machine of one.
+    spare_agents: Option<Agents>,
     entries: BTreeMap<JobId, Entry>,
     scheduler: Scheduler,
     watched: HashMap<JobId, Watched>,
@@ -106,8 +109,16 @@ impl Head {
     ///
     /// # Errors
     /// In words.
-    pub fn open(resources: Resources, hosts: Option<Hosts>, store: Store) -> Result<Head, String> {
+    pub fn open(
+        resources: Resources,
+        hosts: Result<Hosts, Agents>,
+        store: Store,
+    ) -> Result<Head, String> {
         let settings = store.settings()?;
+        let (hosts, spare_agents) = match hosts {
+            Ok(hosts) => (Some(hosts), None),
+            Err(agents) => (None, Some(agents)),
+        };
         let has_restarted = has_restarted(&resources.folder)?;
         let scheduler = Scheduler::new(resources.slots, resources.memory_mib, settings);
         let mut head = Head {
@@ -117,6 +128,7 @@ impl Head {
             store,
             resources,
             hosts,
+            spare_agents,
             entries: BTreeMap::new(),
             scheduler,
             watched: HashMap::new(),
@@ -176,7 +188,7 @@ impl Head {
     fn take(&mut self, mut entry: Entry, ends: &Ends) {
         entry.number(&mut self.scheduler);
         if let Phase::Running(_) = entry.job.phase {
-            entry.job.parts = self.find_parts(entry.job.id, entry.runs);
+            entry.job.parts = self.find_parts(entry.job.id, entry.runs, entry.job.slots);
         }
         let ended = |id: JobId| ends.get(&id).cloned().unwrap_or_default();
         self.scheduler.add(entry.job.clone(), &ended);

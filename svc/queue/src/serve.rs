@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use margay_core_queue::JobId;
 use margay_svc_queue_wire::{
-    Answer, JobRow, MachineSpec, PROGRAM, READY, Request, Target, read_within, write,
+    Answer, HostSpec, JobRow, MachineSpec, PROGRAM, READY, Request, Target, read_within, write,
 };
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::peer;
@@ -21,7 +21,7 @@ use margay_sys_os::process::{PidFd, Reaped, beside, lead_session, reap};
 use margay_sys_os::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SignalSet};
 
 use crate::callers::{Admitted, Caller, Loads};
-use crate::head::Head;
+use crate::head::{ANSWERED_WITHIN, Head};
 use crate::standby::{self, Watch};
 use crate::start::{NO_DATABASE, Waits, Wanted, lead, machine_file, own_shell, prepare};
 use crate::store::{self, Sought, Standby, Store};
@@ -518,6 +518,25 @@ fn answer(service: &Service, request: Request, caller: &Caller, stream: &UnixStr
         ),
         Request::Set { words } => said(service.head().set(&words)),
         Request::Machine => Answer::Machine(service.head().machine()),
+        Request::AddHosts { .. } | Request::RemoveHosts { .. } if !caller.is_master => {
+            Answer::Failed("the right to change the hosts of the system's queue is root's".into())
+        }
+        Request::AddHosts { hosts } => {
+            let done = service.head().add_hosts(&hosts);
+            service.wake();
+            await_hosts(service, &hosts);
+            match done {
+                Ok(()) => Answer::Machine(service.head().machine()),
+                Err(text) => Answer::Failed(text),
+            }
+        }
+        Request::RemoveHosts { hosts, now } => {
+            let mut head = service.head();
+            match head.remove_hosts(&hosts, now) {
+                Ok(()) => Answer::Machine(head.machine()),
+                Err(text) => Answer::Failed(text),
+            }
+        }
         Request::As { .. } => Answer::Failed(
             "the right to ask for others is root's, in the queue of all users".into(),
         ),
@@ -537,6 +556,16 @@ fn answer(service: &Service, request: Request, caller: &Caller, stream: &UnixStr
             service.is_over.store(true, Ordering::SeqCst);
             Answer::Done(String::new())
         }
+    }
+}
+
+/// Waits until hosts have answered that have just come, for a while.
+fn await_hosts(service: &Service, hosts: &[HostSpec]) {
+    let end = Instant::now() + ANSWERED_WITHIN;
+    let mut head = service.head();
+    while !head.have_answered(hosts) && Instant::now() < end {
+        (head, _) =
+            (service.ended.wait_timeout(head, LISTENS)).unwrap_or_else(PoisonError::into_inner);
     }
 }
 

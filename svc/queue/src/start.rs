@@ -316,21 +316,26 @@ pub fn machine_file(place: &Place) -> PathBuf {
     place.folder.join("machine")
 }
 
+/// Keeps a machine of several hosts for the next head.
+///
+/// # Errors
+/// In words.
+pub fn remember_machine(folder: &Path, spec: &MachineSpec) -> Result<(), String> {
+    let (new, path) = (folder.join("machine.new"), folder.join("machine"));
+    fs::write(&new, spec.words().join("\n"))
+        .and_then(|()| fs::rename(&new, &path))
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
 /// The machine that is asked for, or that of the head before, which was killed or has left jobs.
 fn machine(spec: Option<MachineSpec>, place: &Place) -> Result<MachineSpec, String> {
     let path = machine_file(place);
-    let failed = |error: io::Error| format!("cannot write {}: {error}", path.display());
     match spec {
         Some(spec) if spec.hosts.is_empty() => {
             let _ = fs::remove_file(&path);
             Ok(spec)
         }
-        Some(spec) => {
-            let new = place.folder.join("machine.new");
-            fs::write(&new, spec.words().join("\n")).map_err(failed)?;
-            fs::rename(&new, &path).map_err(failed)?;
-            Ok(spec)
-        }
+        Some(spec) => remember_machine(&place.folder, &spec).map(|()| spec),
         None => {
             let text = fs::read_to_string(&path).unwrap_or_default();
             let words: Vec<&str> = text.lines().collect();
@@ -373,8 +378,8 @@ fn remember_store(url: Option<&StoreUrl>, place: &Place) -> Result<(), String> {
     written.map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-/// The hosts of the machine, when each of them has answered or for so long; none where it is this
-/// host alone.
+/// The hosts of the machine, when each of them has answered or for so long; where it is this host
+/// alone what would keep others.
 fn hosts(
     spec: &MachineSpec,
     own: &Claimant,
@@ -382,7 +387,8 @@ fn hosts(
     wake: &UnixStream,
     limit: Duration,
     is_taken: bool,
-) -> Result<Option<Hosts>, String> {
+) -> Result<Result<Hosts, Agents>, String> {
+    let agents = Agents::new(own, is_system, wake)?;
     if spec.hosts.is_empty() {
         return match claim::owner(Some(own)) {
             Some(other)
@@ -394,16 +400,16 @@ fn hosts(
                     other.head
                 ))
             }
-            _ => Ok(None),
+            _ => Ok(Err(agents)),
         };
     }
-    let mut hosts = Hosts::new(spec, Agents::start(spec, own, is_system, wake)?);
+    let mut hosts = Hosts::new(spec, agents)?;
     match hosts.wait(limit) {
         Err(text) if !is_taken => {
             hosts.end();
             Err(text)
         }
-        _ => Ok(Some(hosts)),
+        _ => Ok(Ok(hosts)),
     }
 }
 

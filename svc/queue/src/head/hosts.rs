@@ -1,14 +1,15 @@
 //! The hosts of a machine of several: which are there, and where jobs are.
 
+mod members;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use margay_core_queue::{Host, JobId, Part, Wishes};
-use margay_job_launch::hosts::is_this_machine;
 use margay_svc_queue_wire::{HostRow, MachineSpec, Order, Shared};
 
 use super::Head;
-use crate::agents::{Agents, Status};
+use crate::agents::{Agents, News, Status};
 use crate::files::JobFolder;
 use crate::log;
 use crate::site::{Away, HostPart, Site};
@@ -27,7 +28,17 @@ struct KnownHost {
     memory_mib: u64,
     is_up: bool,
     is_here: bool,
+    stay: Stay,
     note: String,
+}
+
+/// Whether a host is of the machine. Its number in the list stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stay {
+    Stays,
+    /// No job starts there; it goes when those that run there have ended.
+    Leaves,
+    Gone,
 }
 
 /// The hosts of a machine of several.
@@ -35,27 +46,33 @@ struct KnownHost {
 pub struct Hosts {
     agents: Agents,
     shell: Vec<String>,
+    /// Slots of each host for which nothing else is said.
+    slots: Option<u32>,
+    /// The hosts that the allocation had when Slurm was last asked.
+    allocation: Vec<String>,
     known: Vec<KnownHost>,
 }
 
 impl Hosts {
     /// Those of a machine, of which nothing is known yet.
-    #[must_use]
-    pub fn new(spec: &MachineSpec, agents: Agents) -> Hosts {
-        let known = spec.hosts.iter().map(|named| KnownHost {
-            name: named.name.clone(),
-            asked_slots: named.slots.or(spec.slots),
-            slots: 0,
-            memory_mib: 0,
-            is_up: false,
-            is_here: is_this_machine(&named.name),
-            note: "no answer yet".into(),
-        });
-        Hosts {
+    ///
+    /// # Errors
+    /// In words.
+    pub fn new(spec: &MachineSpec, agents: Agents) -> Result<Hosts, String> {
+        let mut hosts = Hosts {
             agents,
             shell: spec.shell.clone(),
-            known: known.collect(),
+            slots: spec.slots,
+            allocation: spec.hosts.iter().map(|host| host.name.clone()).collect(),
+            known: Vec::new(),
+        };
+        for named in &spec.hosts {
+            hosts.add(named)?;
         }
+        if let Some(words) = slurms_hosts(&spec.shell) {
+            hosts.agents.follow_allocation(words)?;
+        }
+        Ok(hosts)
     }
 
     /// Waits until each has answered in one way or the other, at most this long.
@@ -66,10 +83,12 @@ impl Hosts {
         let end = Instant::now() + limit;
         let mut silent: Vec<usize> = (0..self.known.len()).collect();
         while !silent.is_empty()
-            && let Some((host, status)) = self.agents.next_news(end)
+            && let Some(news) = self.agents.next_news(end)
         {
-            silent.retain(|other| *other != host);
-            self.note(host, status);
+            if let News::Host(host, status) = news {
+                silent.retain(|other| *other != host);
+                self.note(host, status);
+            }
         }
         if self.known.iter().any(|host| host.is_up) {
             return Ok(());
@@ -103,18 +122,22 @@ impl Hosts {
     /// All slots and all memory, also of hosts that are away.
     #[must_use]
     pub fn size(&self) -> (u32, u64) {
-        let slots = self.known.iter().map(|host| host.slots);
-        let memory = self.known.iter().map(|host| host.memory_mib);
+        let all = self.known.iter().filter(|host| host.stay == Stay::Stays);
+        let slots = all.clone().map(|host| host.slots);
+        let memory = all.map(|host| host.memory_mib);
         (slots.fold(0, u32::saturating_add), memory.sum())
     }
 
     /// As the scheduler has them.
     #[must_use]
     pub fn rooms(&self) -> Vec<Host> {
-        let room = |host: &KnownHost| Host {
-            slots: host.slots,
-            memory_mib: host.memory_mib,
-            is_up: host.is_up,
+        let room = |host: &KnownHost| match host.stay {
+            Stay::Stays => Host {
+                slots: host.slots,
+                memory_mib: host.memory_mib,
+                is_up: host.is_up,
+            },
+            Stay::Leaves | Stay::Gone => Host::default(),
         };
         self.known.iter().map(room).collect()
     }
@@ -151,18 +174,42 @@ fn is_interactive(order: &Order, program: &Path) -> bool {
     }
 }
 
+/// What prints the hosts of the allocation of Slurm in which these words start agents, as `margay
+/// up` makes them: its srun, and which allocation that is.
+fn slurms_hosts(shell: &[String]) -> Option<Vec<String>> {
+    let job = shell
+        .iter()
+        .find_map(|word| word.strip_prefix("--jobid="))?;
+    let at = shell.iter().position(|word| word.ends_with("srun"))?;
+    let (folder, _) = shell[at].rsplit_once('/')?;
+    let line = format!(
+        "n=$({folder}/squeue -h -j {job} -t R -o %N) && test \"$n\" && {folder}/scontrol show hostnames \"$n\""
+    );
+    let shell = shell[..at].iter().cloned();
+    Some(shell.chain(["sh".into(), "-c".into(), line]).collect())
+}
+
 impl Head {
     /// Takes note of hosts that have come or gone.
     pub fn hear_hosts(&mut self) {
         let Some(hosts) = &mut self.hosts else { return };
-        let mut has_news = false;
-        while let Some((host, status)) = hosts.agents.news() {
-            hosts.note(host, status);
-            has_news = true;
+        let (mut has_news, mut allocation) = (false, None);
+        while let Some(news) = hosts.agents.news() {
+            match news {
+                News::Host(host, status) => {
+                    hosts.note(host, status);
+                    has_news = true;
+                }
+                News::Allocation(names) => allocation = Some(names),
+            }
         }
         if has_news {
             self.use_hosts();
         }
+        if let Some(names) = allocation {
+            self.follow_allocation(names);
+        }
+        self.let_go();
     }
 
     /// Gives the scheduler the hosts as they are now.
@@ -272,7 +319,7 @@ impl Head {
     }
 
     /// Gives a job that runs since before this head its places again.
-    pub(super) fn find_parts(&self, id: JobId, runs: u32) -> Vec<Part> {
+    pub(super) fn find_parts(&self, id: JobId, runs: u32, slots: u32) -> Vec<Part> {
         let Some(hosts) = &self.hosts else {
             return Vec::new();
         };
@@ -286,6 +333,11 @@ impl Head {
             host: hosts.number(&part.host),
             slots: part.slots,
         };
+        if parts.is_empty() {
+            // It began when this host was the machine.
+            let host = hosts.number(&self.resources.host);
+            return vec![Part { host, slots }];
+        }
         parts.iter().map(part).collect()
     }
 
@@ -313,9 +365,12 @@ impl Head {
             memory_mib: host.memory_mib,
             is_up: host.is_up,
             running: running(at),
+            leaves: host.stay == Stay::Leaves,
             note: host.note.clone(),
         };
-        hosts.known.iter().enumerate().map(row).collect()
+        let all = hosts.known.iter().enumerate();
+        let there = all.filter(|(_, host)| host.stay != Stay::Gone);
+        there.map(row).collect()
     }
 
     /// Ends the agents on other hosts.

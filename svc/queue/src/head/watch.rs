@@ -276,6 +276,8 @@ impl Head {
         };
         let wishes = match end {
             End::Cancelled => return self.folder(id).is_preempted(),
+            // Its host has left.
+            End::Lost if self.folder(id).is_preempted() => true,
             End::Lost | End::NotStarted => entry.is_requeued,
             End::Exit(code) => entry.requeue_codes.contains(&code),
             End::Signal(_) | End::TimeLimit | End::MemoryLimit => false,

@@ -1,0 +1,217 @@
+//! Hosts that come into the machine while the queue is up, and hosts that leave it.
+
+use margay_core_queue::JobId;
+use margay_job_launch::hosts::is_this_machine;
+use margay_svc_queue_wire::{HostSpec, MachineSpec};
+
+use super::{Hosts, KnownHost, Stay};
+use crate::head::Head;
+use crate::log;
+use crate::start::remember_machine;
+
+/// What is said of a host that has not answered yet.
+const NO_ANSWER: &str = "no answer yet";
+
+impl Hosts {
+    /// Adds a host, or takes one back that leaves or has left.
+    pub(super) fn add(&mut self, named: &HostSpec) -> Result<(), String> {
+        let place = self.known.iter().position(|host| host.name == named.name);
+        let at = place.unwrap_or(self.known.len());
+        let asked_slots = named.slots.or(self.slots);
+        match self.known.get_mut(at) {
+            Some(known) if known.stay == Stay::Stays => {
+                return Err(format!("the queue has the host '{}' already", named.name));
+            }
+            Some(known) => {
+                let is_gone = known.stay == Stay::Gone;
+                (known.stay, known.asked_slots) = (Stay::Stays, asked_slots);
+                (known.is_up, known.note) = (false, NO_ANSWER.into());
+                match is_gone {
+                    true => self.agents.add(at, &named.name, &self.shell)?,
+                    false => self.agents.ask_again(at),
+                }
+            }
+            None => {
+                self.agents.add(at, &named.name, &self.shell)?;
+                self.known.push(KnownHost {
+                    name: named.name.clone(),
+                    asked_slots,
+                    slots: 0,
+                    memory_mib: 0,
+                    is_up: false,
+                    is_here: is_this_machine(&named.name),
+                    stay: Stay::Stays,
+                    note: NO_ANSWER.into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The machine as the next head gets it.
+    fn spec(&self) -> MachineSpec {
+        let all = self.known.iter().filter(|host| host.stay == Stay::Stays);
+        MachineSpec {
+            slots: self.slots,
+            hosts: all
+                .map(|host| HostSpec {
+                    name: host.name.clone(),
+                    slots: host.asked_slots,
+                })
+                .collect(),
+            shell: self.shell.clone(),
+        }
+    }
+}
+
+impl Head {
+    /// Adds hosts to the machine: all or none.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn add_hosts(&mut self, hosts: &[HostSpec]) -> Result<(), String> {
+        if let Some(agents) = self.spare_agents.take() {
+            // This host alone was the machine until now.
+            let spec = MachineSpec {
+                hosts: vec![HostSpec {
+                    name: self.resources.host.clone(),
+                    slots: Some(self.resources.slots),
+                }],
+                shell: self.resources.shell.clone(),
+                slots: None,
+            };
+            self.hosts = Some(Hosts::new(&spec, agents)?);
+            // They have nothing that a remote shell needs.
+            self.idle.clear();
+            // It is there at once, so that no job waits for it.
+            if let Some(hosts) = &mut self.hosts {
+                hosts.wait(super::ANSWERED_WITHIN)?;
+            }
+        }
+        let known = self.hosts.as_mut().ok_or("the hosts cannot be watched")?;
+        for host in hosts {
+            known.add(host)?;
+        }
+        self.keep_machine()?;
+        self.use_hosts();
+        Ok(())
+    }
+
+    /// Lets hosts leave when the jobs there have ended; with `now` these end, and wait again.
+    ///
+    /// # Errors
+    /// In words; nothing has changed then.
+    pub fn remove_hosts(&mut self, names: &[String], now: bool) -> Result<(), String> {
+        let known = self
+            .hosts
+            .as_mut()
+            .map_or(&mut [][..], |hosts| &mut hosts.known);
+        let stays = |host: &KnownHost| host.stay != Stay::Gone;
+        if let Some(name) = names
+            .iter()
+            .find(|name| !known.iter().any(|host| stays(host) && host.name == **name))
+        {
+            let all: Vec<&str> = known
+                .iter()
+                .filter(|h| stays(h))
+                .map(|h| &*h.name)
+                .collect();
+            return Err(match &all[..] {
+                [] => "the queue has this host alone; margay down ends it".into(),
+                all => format!("the queue has no host '{name}'; it has {}", all.join(", ")),
+            });
+        }
+        let is_meant = |host: &KnownHost| names.contains(&host.name);
+        if !known
+            .iter()
+            .any(|host| host.stay == Stay::Stays && !is_meant(host))
+        {
+            return Err("no host would be left; margay down ends the queue".into());
+        }
+        let mut leaving = Vec::new();
+        for (at, host) in known.iter_mut().enumerate() {
+            if is_meant(host) && host.stay != Stay::Gone {
+                (host.stay, host.note) = (Stay::Leaves, "leaves when its jobs have ended".into());
+                leaving.push(at);
+            }
+        }
+        self.keep_machine()?;
+        self.use_hosts();
+        if now {
+            let is_there = |host: u32| leaving.contains(&(host as usize));
+            let jobs = self.scheduler.running();
+            let jobs = jobs.filter(|job| job.parts.iter().any(|part| is_there(part.host)));
+            let jobs: Vec<JobId> = jobs.map(|job| job.id).collect();
+            self.preempt(&jobs);
+        }
+        self.let_go();
+        Ok(())
+    }
+
+    /// Whether all of these hosts have answered in one way or the other.
+    #[must_use]
+    pub fn have_answered(&self, names: &[HostSpec]) -> bool {
+        let mut known = self.hosts.iter().flat_map(|hosts| &hosts.known);
+        !known.any(|host| host.note == NO_ANSWER && names.iter().any(|n| n.name == host.name))
+    }
+
+    /// Ends the agents of hosts that leave and on which no job runs any more.
+    pub(super) fn let_go(&mut self) {
+        let Some(hosts) = &mut self.hosts else { return };
+        for (at, host) in hosts.known.iter_mut().enumerate() {
+            if host.stay == Stay::Leaves && self.scheduler.used_of(at) == 0 {
+                (host.stay, host.is_up) = (Stay::Gone, false);
+                hosts.agents.remove(at);
+                log(&format!("host {} has left", host.name));
+            }
+        }
+    }
+
+    /// Follows the allocation of Slurm in which this machine is.
+    pub(super) fn follow_allocation(&mut self, names: Vec<String>) {
+        let Some(hosts) = &mut self.hosts else { return };
+        let old = std::mem::replace(&mut hosts.allocation, names.clone());
+        let stays = |name: &String| {
+            let mut all = hosts.known.iter();
+            all.any(|host| host.name == *name && host.stay == Stay::Stays && !host.is_here)
+        };
+        let gone = old
+            .iter()
+            .filter(|name| !names.contains(name) && stays(name));
+        let gone: Vec<String> = gone.cloned().collect();
+        let new = names
+            .iter()
+            .filter(|name| !old.contains(name) && !stays(name));
+        let new: Vec<HostSpec> = new
+            .map(|name| HostSpec {
+                name: name.clone(),
+                slots: None,
+            })
+            .collect();
+        let mut done = Ok(());
+        // First: those that leave may be all that there were.
+        if !new.is_empty() {
+            done = self.add_hosts(&new);
+        }
+        if !gone.is_empty() {
+            log(&format!(
+                "not of the allocation any more: {}",
+                gone.join(", ")
+            ));
+            done = done.and_then(|()| self.remove_hosts(&gone, true));
+        }
+        if let Err(text) = done {
+            log(&format!("the allocation cannot be followed: {text}"));
+        }
+    }
+
+    /// Stores the machine for the next head.
+    fn keep_machine(&self) -> Result<(), String> {
+        let Some(hosts) = &self.hosts else {
+            return Ok(());
+        };
+        let spec = hosts.spec();
+        remember_machine(&self.resources.folder, &spec)?;
+        self.store.set_machine(&spec.words().join("\n"))
+    }
+}
