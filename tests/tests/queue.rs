@@ -195,7 +195,7 @@ fn the_first_job_is_not_delayed_and_short_ones_go_before_it() {
             .ok(&["explain", "--when", "1", "10"])
             .contains("start now")
     );
-    // The shell completes the numbers of jobs.
+    // Shells complete the numbers of jobs.
     let script = "source <(margay completions bash margay); COMP_WORDS=(margay cancel ''); COMP_CWORD=2; \
                   _margay_names margay '' cancel; echo ${COMPREPLY[@]: -4}";
     let path = format!(
@@ -485,4 +485,24 @@ fn energy_is_accounted_where_the_machine_reports_it() {
         (&*energy_of("1"), &*energy_of("2")),
         ("4\n", "not reported\n")
     );
+}
+
+#[test]
+fn a_missing_folder_of_output_is_said_with_its_remedy() {
+    let queue = Queue::up(1);
+    queue.ok(&["set", "queue", "night", "priority=1"]);
+    let job = queue.submit(&["-p", "night", "-o", "no/such/%j", "--", "true"]);
+    queue.refused(&["wait", &job], "no/such");
+    assert_eq!(queue.state_of(&job), "not-started");
+    let text = queue.ok(&["explain", &job]);
+    let folder = queue.folder.path().canonicalize().unwrap();
+    let remedy = format!("mkdir -p {}/no/such", folder.display());
+    assert!(text.contains(&remedy), "{text}");
+    queue.ok(&["submit", "--wait", "-c", "1", "-p", "night", "--", "true"]);
+    queue.ok(&["submit", "--wait", "--", "true"]);
+    let text = queue.ok(&["account", "--queues", "--csv"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("queue,jobs,slot_s"), "{text}");
+    assert!(lines[1].starts_with("compute,1,"), "{text}");
+    assert!(lines[2].starts_with("night,2,"), "{text}");
 }
