@@ -1,0 +1,142 @@
+//! The tests of one host, on several: the same test programs, with an `mpiexec` that divides its
+//! ranks among hosts.
+#![forbid(unsafe_code)]
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use margay_tests::hosts::Hosts;
+use margay_tests::{command, run, scratch, stage};
+
+/// The test programs, and those of their tests that are of one host alone.
+const TESTS: [(&str, &[&str]); 13] = [
+    ("cancel", &[]),
+    ("forks", &[]),
+    ("fortran", &[]),
+    ("model", &[]),
+    (
+        "mpi",
+        &[
+            // It is run with its word for several hosts by `hosts`.
+            "communicators",
+            // Calls that do not match have an error in shared memory; elsewhere some are deadlocks.
+            "errors_have_their_class_and_say_what_and_where",
+            // 2 GiB, which takes minutes between hosts.
+            "counts_beyond_31_bits",
+        ],
+    ),
+    ("mpl", &[]),
+    (
+        "nx",
+        &[
+            // A process that ends by _exit() may take with it what the network has not taken yet.
+            "every_exit_with_code_0_is_a_normal_end",
+            // Reports name the host of a process.
+            "a_program_may_end_without_saying_so",
+            "other_ends_are_reported",
+            "plain_calls_name_themselves",
+            // Partitions are of one host.
+            "programs_make_change_and_remove_partitions",
+        ],
+    ),
+    ("partitioned", &[]),
+    ("progress", &[]),
+    // Windows of a host whose memory may not be read have an error; those of several are messages.
+    (
+        "recover",
+        &["who_waits_for_the_dead_at_a_window_gets_an_error_over_both_transports"],
+    ),
+    ("removed", &[]),
+    // They name the programs of a launcher's host.
+    ("session", &["process_sets_name_the_programs_of_a_job"]),
+    // A target on another host takes part.
+    ("window", &["a_target_that_computes_is_not_needed"]),
+];
+
+/// A tree that is the stage tree but for its `mpiexec`.
+fn tree(hosts: &Hosts, folder: &Path) -> PathBuf {
+    let tree = folder.join("tree");
+    std::fs::create_dir_all(tree.join("bin")).expect("the folder takes folders");
+    let link_all = |from: &Path, to: &Path, without: &[&str]| {
+        for entry in std::fs::read_dir(from).expect("the stage tree") {
+            let name = entry.expect("an entry").file_name();
+            if !without.iter().any(|&other| name == other) {
+                symlink(from.join(&name), to.join(&name)).expect("the folder takes links");
+            }
+        }
+    };
+    link_all(&stage(), &tree, &["bin"]);
+    link_all(&stage().join("bin"), &tree.join("bin"), &["mpiexec"]);
+    // As many ranks on each host, rounded up.
+    let script = format!(
+        "#!/bin/sh\nn=1 last=\nfor word; do\n    case $last in -n | -np) n=$word ;; esac\n    last=$word\ndone\n\
+         exec '{mpiexec}' -launcher-exec '{shell}' -host {names} -ppn $(((n + {number} - 1) / {number})) \"$@\"\n",
+        mpiexec = stage().join("bin/mpiexec").display(),
+        shell = hosts.shell().display(),
+        names = hosts.names(),
+        number = hosts.number,
+    );
+    let mpiexec = tree.join("bin/mpiexec");
+    std::fs::write(&mpiexec, script).expect("the folder takes files");
+    let mode = PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&mpiexec, mode).expect("the file is ours");
+    tree
+}
+
+/// The test program of a name that was built last.
+fn built(name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("this program has a path");
+    let folder = own.parent().expect("it is in a folder");
+    let is_it = |path: &PathBuf| {
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let hash = file
+            .strip_prefix(name)
+            .and_then(|rest| rest.strip_prefix('-'));
+        hash.is_some_and(|hash| hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    };
+    let entries = std::fs::read_dir(folder).expect("the folder can be read");
+    let all = entries.map(|entry| entry.expect("an entry").path());
+    let when = |path: &PathBuf| {
+        let changed = path.metadata().and_then(|of| of.modified());
+        changed.unwrap_or(SystemTime::UNIX_EPOCH)
+    };
+    let last = all.filter(is_it).max_by_key(when);
+    last.unwrap_or_else(|| {
+        panic!("the test program {name} is not built: cargo test -p margay-tests --no-run")
+    })
+}
+
+fn run_on(number: u32) {
+    let Some(hosts) = Hosts::make(number) else {
+        return;
+    };
+    let folder = scratch();
+    let tree = tree(&hosts, folder.path());
+    for (name, without) in TESTS {
+        let mut tests = command(built(name), 900);
+        tests.env("MARGAY_STAGE", &tree).args(["--exact"]);
+        for test in without {
+            tests.args(["--skip", test]);
+        }
+        let output = run(&mut tests);
+        let out = String::from_utf8_lossy(&output.stdout);
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{name} on {number} hosts:\n{out}{err}"
+        );
+        let counts = out.lines().find(|line| line.starts_with("test result"));
+        println!("{name} on {number} hosts: {}", counts.unwrap_or_default());
+    }
+}
+
+#[test]
+fn the_tests_of_one_host_pass_on_two() {
+    run_on(2);
+}
+
+#[test]
+fn the_tests_of_one_host_pass_on_three() {
+    run_on(3);
+}
