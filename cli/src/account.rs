@@ -68,9 +68,9 @@ pub fn account(options: &AccountOptions) -> Result<(), String> {
             "energy_j",
         ];
         match (options.queues, options.users) {
-            (true, _) => (of_queues, sums(&rows, |row| vec![&row.partition])),
-            (_, true) => (head, sums(&rows, |row| vec![&row.user, account_of(row)])),
-            _ => (&head[1..], sums(&rows, |row| vec![account_of(row)])),
+            (true, _) => (of_queues, sums(&rows, &|row| vec![&row.partition])),
+            (_, true) => (head, sums(&rows, &|row| vec![&row.user, account_of(row)])),
+            _ => (&head[1..], sums(&rows, &|row| vec![account_of(row)])),
         }
     };
     print(&if options.json {
@@ -114,7 +114,7 @@ fn of_job(row: &JobRow) -> Line {
 }
 
 /// A line for each of what these words name.
-fn sums<'a>(rows: &'a [JobRow], names: impl Fn(&'a JobRow) -> Vec<&'a str>) -> Vec<Line> {
+fn sums<'a>(rows: &'a [JobRow], names: &dyn Fn(&'a JobRow) -> Vec<&'a str>) -> Vec<Line> {
     let mut sums: BTreeMap<Vec<&str>, Sum> = BTreeMap::new();
     for row in rows {
         let sum = sums.entry(names(row)).or_default();

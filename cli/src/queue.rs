@@ -14,7 +14,7 @@ use margay_job_launch::hosts::is_this_machine;
 use margay_job_launch::plan::Hosts;
 use margay_svc_queue_wire::{
     Answer, Bytes, HostSpec, JobRow, MachineSpec, Order, PROGRAM, Place, Request, Shared, Target,
-    ask, connect, converse, find_head, is_system, state, wait as wait_for,
+    ask, connect, converse, find_head, hosts_text, is_system, state, wait as wait_for,
 };
 use margay_sys_os::process::beside;
 use serde_json::Value;
@@ -171,29 +171,31 @@ pub fn set(options: &SetOptions) -> Result<(), String> {
 /// In words.
 pub fn node(options: &NodeOptions) -> Result<(), String> {
     options.which.choose();
-    let request = match options.words.split_first() {
-        None if options.now => return Err("--now is for margay node remove HOST".into()),
-        None => Request::Machine,
-        Some((word, names)) => {
-            let list = hosts(&names.join(","))?.distinct().into_iter();
-            match (word.as_str(), options.now) {
-                ("add", false) => Request::AddHosts {
-                    hosts: list.map(|(name, slots)| HostSpec { name, slots }).collect(),
-                },
-                ("remove", now) => Request::RemoveHosts {
-                    hosts: list.map(|(name, _)| name).collect(),
-                    now,
-                },
-                _ => {
-                    return Err(
-                        "write margay node add HOST..., or margay node remove [--now] HOST..."
-                            .into(),
-                    );
-                }
+    if let Some((word, names)) = options.words.split_first() {
+        let list = hosts(&names.join(","))?.distinct().into_iter();
+        let mut words = vec!["hosts".to_owned(), word.clone()];
+        match (word.as_str(), options.now) {
+            ("add", false) => {
+                let list: Vec<HostSpec> =
+                    list.map(|(name, slots)| HostSpec { name, slots }).collect();
+                words.push(hosts_text(&list));
+            }
+            ("remove", now) => {
+                words[1] += if now { "-now" } else { "" };
+                words.extend(list.map(|(name, _)| name));
+            }
+            _ => {
+                return Err(
+                    "write margay node add HOST..., or margay node remove [--now] HOST...".into(),
+                );
             }
         }
-    };
-    match ask(&request)? {
+        match ask(&Request::Set { words })? {
+            Answer::Done(_) => {}
+            other => return show(other),
+        }
+    }
+    match ask(&Request::Machine)? {
         Answer::Machine(machine) if !machine.hosts.is_empty() => {
             let head = ["NODE", "STATE", "SLOTS", "USED", "RUNNING", "NOTE"];
             let mut lines = vec![head.map(str::to_owned).to_vec()];

@@ -14,7 +14,7 @@ pub struct MachineSpec {
 }
 
 /// A host as the user names it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSpec {
     pub name: String,
     pub slots: Option<u32>,
@@ -31,6 +31,29 @@ fn slots_of(text: &str) -> Option<Option<u32>> {
     }
 }
 
+/// Hosts as a word.
+#[must_use]
+pub fn hosts_text(hosts: &[HostSpec]) -> String {
+    let hosts = hosts.iter();
+    let hosts: Vec<String> = hosts
+        .map(|host| format!("{} {}", host.name, slots_text(host.slots)))
+        .collect();
+    hosts.join(",")
+}
+
+/// The hosts of such a word; none when it is no such one.
+#[must_use]
+pub fn hosts_of(text: &str) -> Option<Vec<HostSpec>> {
+    let host = |host: &str| {
+        let (name, slots) = host.split_once(' ')?;
+        Some(HostSpec {
+            name: name.to_owned(),
+            slots: slots_of(slots)?,
+        })
+    };
+    text.split(',').map(host).collect()
+}
+
 impl MachineSpec {
     /// It as words, one or three.
     #[must_use]
@@ -38,11 +61,7 @@ impl MachineSpec {
         let mut words = vec![slots_text(self.slots)];
         if !self.hosts.is_empty() {
             words.push(self.shell.join(" "));
-            let hosts = self.hosts.iter();
-            let hosts: Vec<String> = hosts
-                .map(|host| format!("{} {}", host.name, slots_text(host.slots)))
-                .collect();
-            words.push(hosts.join(","));
+            words.push(hosts_text(&self.hosts));
         }
         words
     }
@@ -60,13 +79,7 @@ impl MachineSpec {
             [] => {}
             [shell, hosts] => {
                 spec.shell = shell.split(' ').map(str::to_owned).collect();
-                for host in hosts.split(',') {
-                    let (name, slots) = host.split_once(' ')?;
-                    spec.hosts.push(HostSpec {
-                        name: name.to_owned(),
-                        slots: slots_of(slots)?,
-                    });
-                }
+                spec.hosts = hosts_of(hosts)?;
             }
             _ => return None,
         }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 pub use ask::{TAKES_OVER_WITHIN, ask, converse, wait};
 pub use bytes::Bytes;
 pub use detail::{Cause, Change, Detail};
-pub use hosts::{HostRow, HostSpec, MachineSpec};
+pub use hosts::{HostRow, HostSpec, MachineSpec, hosts_of, hosts_text};
 pub use line::{MOST_BYTES, read, read_within, write};
 pub use place::{
     CHOICE, Place, choose_system, connect, connect_system, find_head, is_system, passage_address,
@@ -71,14 +71,12 @@ pub enum Request {
         nodes: Option<u32>,
         limit_s: Option<u64>,
     },
-    /// Change the rules: a kind, its name and what is set. Without words they are shown.
+    /// Change the rules: a kind, its name and what is set. Without words they are shown. Behind
+    /// `hosts` hosts join the machine (`add`), leave it when the jobs there have ended (`remove`),
+    /// or leave it now, so that these jobs wait again (`remove-now`).
     Set { words: Vec<String> },
     /// Show the machine.
     Machine,
-    /// Add hosts to the machine.
-    AddHosts { hosts: Vec<HostSpec> },
-    /// Let hosts leave it when the jobs there have ended; with `now` these end, and wait again.
-    RemoveHosts { hosts: Vec<String>, now: bool },
     /// End the head. Running jobs go on only where `leave` says so.
     Stop { leave: bool },
     /// What somebody asks on another host, in the queue of all users: root's head that stands by

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use margay_core_queue::JobId;
 use margay_svc_queue_wire::{
-    Answer, HostSpec, JobRow, MachineSpec, PROGRAM, READY, Request, Target, read_within, write,
+    Answer, JobRow, MachineSpec, PROGRAM, READY, Request, Target, hosts_of, read_within, write,
 };
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::peer;
@@ -516,27 +516,11 @@ fn answer(service: &Service, request: Request, caller: &Caller, stream: &UnixStr
             "the right to change the rules of the system's queue is root's; margay set without more shows them"
                 .into(),
         ),
+        Request::Set { words } if words[..].first().is_some_and(|word| word == "hosts") => {
+            said(change_hosts(service, &words[1..]))
+        }
         Request::Set { words } => said(service.head().set(&words)),
         Request::Machine => Answer::Machine(service.head().machine()),
-        Request::AddHosts { .. } | Request::RemoveHosts { .. } if !caller.is_master => {
-            Answer::Failed("the right to change the hosts of the system's queue is root's".into())
-        }
-        Request::AddHosts { hosts } => {
-            let done = service.head().add_hosts(&hosts);
-            service.wake();
-            await_hosts(service, &hosts);
-            match done {
-                Ok(()) => Answer::Machine(service.head().machine()),
-                Err(text) => Answer::Failed(text),
-            }
-        }
-        Request::RemoveHosts { hosts, now } => {
-            let mut head = service.head();
-            match head.remove_hosts(&hosts, now) {
-                Ok(()) => Answer::Machine(head.machine()),
-                Err(text) => Answer::Failed(text),
-            }
-        }
         Request::As { .. } => Answer::Failed(
             "the right to ask for others is root's, in the queue of all users".into(),
         ),
@@ -559,13 +543,25 @@ fn answer(service: &Service, request: Request, caller: &Caller, stream: &UnixStr
     }
 }
 
-/// Waits until hosts have answered that have just come, for a while.
-fn await_hosts(service: &Service, hosts: &[HostSpec]) {
-    let end = Instant::now() + ANSWERED_WITHIN;
+/// Changes the hosts of the machine, and waits until new ones have answered, for a while.
+fn change_hosts(service: &Service, words: &[String]) -> Result<String, String> {
     let mut head = service.head();
-    while !head.have_answered(hosts) && Instant::now() < end {
-        (head, _) =
-            (service.ended.wait_timeout(head, LISTENS)).unwrap_or_else(PoisonError::into_inner);
+    match words {
+        [add, list] if add == "add" => {
+            let hosts = hosts_of(list).ok_or("these are no hosts")?;
+            head.add_hosts(&hosts)?;
+            service.wake();
+            let end = Instant::now() + ANSWERED_WITHIN;
+            while !head.have_answered(&hosts) && Instant::now() < end {
+                (head, _) = (service.ended.wait_timeout(head, LISTENS))
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+            Ok(String::new())
+        }
+        [how, names @ ..] => head
+            .remove_hosts(names, how == "remove-now")
+            .map(|()| String::new()),
+        [] => Err("say which hosts: margay node add HOST".into()),
     }
 }
 
