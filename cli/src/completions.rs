@@ -8,8 +8,8 @@ use clap_complete::Shell;
 use crate::options::{margay_command, mesh_command, run_command};
 use crate::poe;
 
-/// How a shell finds the numbers of jobs, and the names of partitions: whole ones and short ones, as
-/// fish shows what begins with a dot after a dot alone.
+/// How a shell finds the numbers of jobs, and the names of partitions: whole ones and short ones,
+/// as fish shows what begins with a dot after a dot alone.
 const JOBS: &str = "margay queue 2>/dev/null | awk 'NR > 1 { print $1 }'";
 const PARTITIONS: &str = "margay part lspart -r 2>/dev/null | \
                           awk 'NR > 1 { print $NF; if (sub(/^[.]compute[.]/, e, $NF)) print $NF }'";
