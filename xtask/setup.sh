@@ -109,6 +109,11 @@ test)
     uses libfabric1 has_library libfabric.so.1
     # A server that keeps the queue's state.
     uses postgresql has_postgres
+    # Sets the clock of a head.
+    uses libfaketime test -e "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketimeMT.so.1"
+    # Shells whose completions are run.
+    uses zsh have zsh
+    uses fish have fish
     # Reads the manual pages.
     needs groff-base have groff
     needs libopenblas-dev has_library libopenblas.so.0

@@ -526,10 +526,10 @@ fn fortran_files() -> Result<Vec<(String, Vec<u8>)>> {
     Ok(files)
 }
 
-/// Packs the large ones by gzip, as `margay fortran` unpacks them: the three that are printed for
-/// all functions take a twentieth of the tree, and nobody reads them.
+/// Packs all but the short ones by gzip, as `margay fortran` unpacks them: they would take a
+/// twentieth of the tree, and nobody reads them there.
 fn packed(files: Vec<(String, Vec<u8>)>) -> Result<Vec<(String, Vec<u8>)>> {
-    const LARGE: usize = 100_000;
+    const LARGE: usize = 2_000;
     let pack = |(name, bytes): (String, Vec<u8>)| {
         if bytes.len() < LARGE {
             return Ok((name, bytes));
