@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use margay_core_registry::hosts::{Host, Location};
 use margay_job_observe::crash::Crash;
-use margay_job_observe::elsewhere;
 use margay_net_shm::SegmentPeers;
 use margay_sys_os::clock;
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
@@ -31,6 +30,7 @@ use super::branches::Branches;
 use super::halt::Halt;
 use super::local::{self, Input, Local, Output};
 use super::locations::decode_hosts;
+use super::looks::Looks;
 use super::mirror::{Ended, Reporter};
 use super::stage::{Source, Staged};
 use super::streams::{Taken, drain, read_output, read_part, write_input};
@@ -74,6 +74,7 @@ pub fn serve() -> io::Result<()> {
         reporter: Reporter::default(),
         // Without it the ranks run, and cannot ask.
         asks: Asks::new().ok(),
+        looks: None,
         branches: Branches::default(),
         halt: Halt::default(),
     };
@@ -109,6 +110,7 @@ struct Agent {
     reporter: Reporter,
     /// What the ranks ask of the launcher's host.
     asks: Option<Asks>,
+    looks: Option<Looks>,
     /// The hosts that the relay reaches through this one.
     branches: Branches,
     halt: Halt,
@@ -146,6 +148,9 @@ impl Agent {
             let branches = self.branches.register(&mut poll);
             for descriptor in self.asks.iter().flat_map(Asks::descriptors) {
                 poll.add_readable(descriptor);
+            }
+            if let Some(looks) = &self.looks {
+                poll.add_readable(looks.descriptor());
             }
             let silence = self.heard + Duration::from_millis(wire::SILENCE_MS);
             let beat = self.said.min(self.reported) + Duration::from_millis(wire::BEAT_MS);
@@ -296,10 +301,7 @@ impl Agent {
                 let number = from.number()?;
                 let ranks = (0..from.number()?).map(|_| from.small::<u32>());
                 let ranks = ranks.collect::<Result<Vec<u32>, Broken>>()?;
-                let text = self.places(&ranks);
-                let mut answer = Writer::new(kind::PLACES);
-                let answer = answer.number(number).bytes(text.as_bytes()).done();
-                self.say(&answer);
+                self.look(number, ranks);
             }
             kind::ANSWER => {
                 let (number, answer) = (from.number()?, from.bytes()?);
@@ -347,6 +349,9 @@ impl Agent {
 
     fn pass_questions_on(&mut self) {
         let mut said = Vec::new();
+        if let Some(looks) = &mut self.looks {
+            looks.turn(&mut said);
+        }
         if let Some(asks) = &mut self.asks {
             asks.turn(&mut said);
         }
@@ -651,12 +656,16 @@ impl Agent {
         }
     }
 
-    /// Where ranks of this host are, as far as it has them.
-    fn places(&self, ranks: &[u32]) -> String {
-        let Stage::Running(_, local) = &self.stage else {
-            return String::new();
-        };
-        elsewhere::write(&*SegmentPeers::of(&local.segment), ranks)
+    /// Has stacks read. Without a thread for it nobody is answered.
+    fn look(&mut self, number: u64, ranks: Vec<u32>) {
+        if let Stage::Running(_, local) = &self.stage
+            && self.looks.is_none()
+        {
+            self.looks = Looks::begin(&local.segment).ok();
+        }
+        if let Some(looks) = &self.looks {
+            looks.ask((number, ranks));
+        }
     }
 
     fn write(&mut self) {

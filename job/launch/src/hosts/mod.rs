@@ -24,6 +24,7 @@
 //! | `asks` | questions of ranks, which the relay answers |
 //! | `local` | the ranks of the agent's host |
 //! | `streams` | what they write and read |
+//! | `looks` | where the ranks of the agent's host are, for who asks the relay |
 //! | `locations` | the message with all hosts and the locations of the ranks |
 //! | [`names`] | names of hosts in lists |
 //! | `mirror` | what one host learns of the ranks of others |
@@ -35,6 +36,7 @@ mod connection;
 mod halt;
 mod local;
 mod locations;
+mod looks;
 mod mirror;
 pub mod names;
 pub(crate) mod relay;
