@@ -2,8 +2,8 @@
 //! agents of these hosts.
 //!
 //! Question: the ranks, parted by blanks. Answers: first how many hosts have been asked, then what
-//! each of them [writes](write), in lines: `S rank`, behind it `F` and what is known of a function
-//! for each, parted by tabs.
+//! each of them [writes](fn@write), in lines: `S rank`, behind it `F` and what is known of a
+//! function for each, parted by tabs.
 
 use std::collections::HashMap;
 use std::fmt::Write;
