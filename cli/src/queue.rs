@@ -126,7 +126,11 @@ pub(crate) fn machine(options: &UpOptions) -> Result<Option<MachineSpec>, String
     let hosts: Vec<HostSpec> = (list.as_ref().map(HostList::distinct).unwrap_or_default())
         .into_iter()
         .filter(|(_, slots)| *slots != Some(0))
-        .map(|(name, slots)| HostSpec { name, slots })
+        .map(|(name, slots)| HostSpec {
+            name,
+            slots,
+            leaves: false,
+        })
         .collect();
     match &hosts[..] {
         [] if options.slots.is_none() => Ok(None),
@@ -176,8 +180,13 @@ pub fn node(options: &NodeOptions) -> Result<(), String> {
         let mut words = vec!["hosts".to_owned(), word.clone()];
         match (word.as_str(), options.now) {
             ("add", false) => {
-                let list: Vec<HostSpec> =
-                    list.map(|(name, slots)| HostSpec { name, slots }).collect();
+                let list: Vec<HostSpec> = list
+                    .map(|(name, slots)| HostSpec {
+                        name,
+                        slots,
+                        leaves: false,
+                    })
+                    .collect();
                 words.push(hosts_text(&list));
             }
             ("remove", now) => {

@@ -575,6 +575,20 @@ fn hosts_join_a_queue_that_is_up_and_leave_it() {
     assert_eq!(queue.lines("first"), [name(2)]);
     queue.ok(&format!("node remove {}", name(2)));
     assert_eq!(queue.state_of(2), "leaving");
+    // Also after a head that was killed: its slots are in use.
+    let next_head = || {
+        let head = queue.ok("up");
+        let head = head.split("process ").nth(1).unwrap();
+        let head: u32 = head.split(')').next().unwrap().parse().unwrap();
+        send("KILL", head);
+        queue.until("the end of the head", || {
+            !run(&mut queue.margay("node")).status.success()
+        });
+        queue.ok("up")
+    };
+    next_head();
+    assert_eq!(queue.state_of(2), "leaving");
+    assert_eq!(queue.row(&first)["state"], "running");
     queue.ok(&format!("cancel {first}"));
     queue.until("the host's leave", || !is_listed(2));
     // It belongs to nobody now.
@@ -591,14 +605,7 @@ fn hosts_join_a_queue_that_is_up_and_leave_it() {
     // Two hosts come, and the head that comes after this one has them.
     queue.ok(&format!("node add {}:2 {}:2", name(4), name(2)));
     queue.until("the wide job", || queue.lines("wide").len() == 1);
-    let head = queue.ok("up");
-    let head = head.split("process ").nth(1).unwrap();
-    let head: u32 = head.split(')').next().unwrap().parse().unwrap();
-    send("KILL", head);
-    queue.until("the end of the head", || {
-        !run(&mut queue.margay("node")).status.success()
-    });
-    let up = queue.ok("up");
+    let up = next_head();
     assert!(up.contains("4 of 4 hosts, 2 running"), "{up}");
 
     // What runs on one that leaves now waits again.

@@ -18,7 +18,12 @@ pub struct MachineSpec {
 pub struct HostSpec {
     pub name: String,
     pub slots: Option<u32>,
+    /// It goes when the jobs that run there have ended.
+    pub leaves: bool,
 }
+
+/// Stands behind the slots of a host that leaves.
+const LEAVES: &str = " leaves";
 
 fn slots_text(slots: Option<u32>) -> String {
     slots.map_or_else(|| "-".into(), |slots| slots.to_string())
@@ -36,7 +41,10 @@ fn slots_of(text: &str) -> Option<Option<u32>> {
 pub fn hosts_text(hosts: &[HostSpec]) -> String {
     let hosts = hosts.iter();
     let hosts: Vec<String> = hosts
-        .map(|host| format!("{} {}", host.name, slots_text(host.slots)))
+        .map(|host| {
+            let leaves = if host.leaves { LEAVES } else { "" };
+            format!("{} {}{leaves}", host.name, slots_text(host.slots))
+        })
         .collect();
     hosts.join(",")
 }
@@ -46,9 +54,11 @@ pub fn hosts_text(hosts: &[HostSpec]) -> String {
 pub fn hosts_of(text: &str) -> Option<Vec<HostSpec>> {
     let host = |host: &str| {
         let (name, slots) = host.split_once(' ')?;
+        let stays = slots.strip_suffix(LEAVES);
         Some(HostSpec {
             name: name.to_owned(),
-            slots: slots_of(slots)?,
+            slots: slots_of(stays.unwrap_or(slots))?,
+            leaves: stays.is_some(),
         })
     };
     text.split(',').map(host).collect()
@@ -127,6 +137,7 @@ mod tests {
         let host = |name: &str, slots| HostSpec {
             name: name.into(),
             slots,
+            leaves: name == "b",
         };
         let alone = MachineSpec {
             slots: Some(4),
@@ -134,7 +145,7 @@ mod tests {
         };
         let several = MachineSpec {
             slots: None,
-            hosts: vec![host("a", Some(2)), host("[::1]", None)],
+            hosts: vec![host("a", Some(2)), host("[::1]", None), host("b", Some(3))],
             shell: vec!["ssh".into(), "-x".into()],
         };
         for spec in [alone, several, MachineSpec::default()] {

@@ -68,6 +68,9 @@ impl Hosts {
         };
         for named in &spec.hosts {
             hosts.add(named)?;
+            if named.leaves {
+                hosts.leaves(hosts.known.len() - 1);
+            }
         }
         if let Some(words) = slurms_hosts(&spec.shell) {
             hosts.agents.follow_allocation(words)?;

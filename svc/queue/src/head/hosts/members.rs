@@ -11,6 +11,8 @@ use crate::start::remember_machine;
 
 /// What is said of a host that has not answered yet.
 const NO_ANSWER: &str = "no answer yet";
+/// What is said of a host that goes.
+const LEAVES: &str = "leaves when its jobs have ended";
 
 impl Hosts {
     /// Adds a host, or takes one back that leaves or has left.
@@ -48,15 +50,23 @@ impl Hosts {
         Ok(())
     }
 
+    /// A host goes when the jobs that run there have ended.
+    pub(super) fn leaves(&mut self, at: usize) {
+        if let Some(host) = self.known.get_mut(at) {
+            (host.stay, host.note) = (Stay::Leaves, LEAVES.into());
+        }
+    }
+
     /// The machine as the next head gets it.
     fn spec(&self) -> MachineSpec {
-        let all = self.known.iter().filter(|host| host.stay == Stay::Stays);
+        let all = self.known.iter().filter(|host| host.stay != Stay::Gone);
         MachineSpec {
             slots: self.slots,
             hosts: all
                 .map(|host| HostSpec {
                     name: host.name.clone(),
                     slots: host.asked_slots,
+                    leaves: host.stay == Stay::Leaves,
                 })
                 .collect(),
             shell: self.shell.clone(),
@@ -76,6 +86,7 @@ impl Head {
                 hosts: vec![HostSpec {
                     name: self.resources.host.clone(),
                     slots: Some(self.resources.slots),
+                    leaves: false,
                 }],
                 shell: self.resources.shell.clone(),
                 slots: None,
@@ -131,7 +142,7 @@ impl Head {
         let mut leaving = Vec::new();
         for (at, host) in known.iter_mut().enumerate() {
             if is_meant(host) && host.stay != Stay::Gone {
-                (host.stay, host.note) = (Stay::Leaves, "leaves when its jobs have ended".into());
+                (host.stay, host.note) = (Stay::Leaves, LEAVES.into());
                 leaving.push(at);
             }
         }
@@ -158,12 +169,18 @@ impl Head {
     /// Ends the agents of hosts that leave and on which no job runs any more.
     pub(super) fn let_go(&mut self) {
         let Some(hosts) = &mut self.hosts else { return };
+        let mut any = false;
         for (at, host) in hosts.known.iter_mut().enumerate() {
             if host.stay == Stay::Leaves && self.scheduler.used_of(at) == 0 {
                 (host.stay, host.is_up) = (Stay::Gone, false);
                 hosts.agents.remove(at);
                 log(&format!("host {} has left", host.name));
+                any = true;
             }
+        }
+        // A head that has it all the same lets it go as well.
+        if any && let Err(text) = self.keep_machine() {
+            log(&text);
         }
     }
 
@@ -186,6 +203,7 @@ impl Head {
             .map(|name| HostSpec {
                 name: name.clone(),
                 slots: None,
+                leaves: false,
             })
             .collect();
         let mut done = Ok(());
