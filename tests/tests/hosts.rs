@@ -119,6 +119,12 @@ fn a_deadlock_across_hosts_is_found_and_all_ranks_are_in_one_view() {
         }
         assert!(began.elapsed() < Duration::from_secs(30), "{why}");
     }
+    let calls = view("margay", &format!("why --calls=2 {number}"));
+    for rank in 0..4 {
+        let host = hosts.name(1 + rank / 2);
+        let line = format!("rank {rank}: on host {host}: `margay why --calls` there");
+        assert!(calls.contains(&line), "{calls}");
+    }
     let end = job.ended_with_nothing_left();
     assert_eq!(end.status.code(), Some(1), "{}", end.err);
     assert_eq!(end.err.matches(found).count(), 1, "{}", end.err);

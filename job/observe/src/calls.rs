@@ -101,7 +101,8 @@ impl JobCalls {
 /// When there is no such job, or it is another user's: a text with the remedy.
 pub fn of_jobs(jobs: &mut Jobs, job: Option<u64>, most: usize) -> Result<Vec<JobCalls>, String> {
     asked::look(jobs, job, |peers| {
-        let ranks = (0..peers.size()).filter(|&rank| peers.identity(rank).pid != 0);
+        let is_known = |rank| peers.identity(rank).pid != 0 || peers.reported(rank).is_some();
+        let ranks = (0..peers.size()).filter(|&rank| is_known(rank));
         let of_rank = |rank| match last_calls(peers, rank, most) {
             Ok(calls) => RankCalls {
                 rank,
@@ -128,6 +129,12 @@ pub fn of_jobs(jobs: &mut Jobs, job: Option<u64>, most: usize) -> Result<Vec<Job
 /// # Errors
 /// When the recorder cannot be read: why, in words, without the rank.
 pub fn last_calls(peers: &dyn Peers, rank: u32, most: usize) -> Result<Vec<CallView>, String> {
+    if peers.reported(rank).is_some() {
+        let host = peers.host_name(peers.host(rank));
+        return Err(format!(
+            "on host {host}: `margay why --calls` there shows its last calls"
+        ));
+    }
     let Some(words) = peers.note(rank, KEY) else {
         return Ok(Vec::new());
     };
