@@ -105,7 +105,7 @@ impl Disk for Memory {
         Ok(())
     }
 
-    fn reserve(&self, _: Part, _: u64) -> io::Result<()> {
+    fn reserve(&self, _: Part, _: u64, _: u64) -> io::Result<()> {
         Ok(())
     }
 
