@@ -68,8 +68,10 @@ impl Hosts {
         };
         for named in &spec.hosts {
             hosts.add(named)?;
-            if named.leaves {
-                hosts.leaves(hosts.known.len() - 1);
+            if named.leaves
+                && let Some(host) = hosts.known.last_mut()
+            {
+                host.leave();
             }
         }
         if let Some(words) = slurms_hosts(&spec.shell) {

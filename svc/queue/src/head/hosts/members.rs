@@ -14,6 +14,13 @@ const NO_ANSWER: &str = "no answer yet";
 /// What is said of a host that goes.
 const LEAVES: &str = "leaves when its jobs have ended";
 
+impl KnownHost {
+    /// It goes when the jobs that run there have ended.
+    pub(super) fn leave(&mut self) {
+        (self.stay, self.note) = (Stay::Leaves, LEAVES.into());
+    }
+}
+
 impl Hosts {
     /// Adds a host, or takes one back that leaves or has left.
     pub(super) fn add(&mut self, named: &HostSpec) -> Result<(), String> {
@@ -48,13 +55,6 @@ impl Hosts {
             }
         }
         Ok(())
-    }
-
-    /// A host goes when the jobs that run there have ended.
-    pub(super) fn leaves(&mut self, at: usize) {
-        if let Some(host) = self.known.get_mut(at) {
-            (host.stay, host.note) = (Stay::Leaves, LEAVES.into());
-        }
     }
 
     /// The machine as the next head gets it.
@@ -142,7 +142,7 @@ impl Head {
         let mut leaving = Vec::new();
         for (at, host) in known.iter_mut().enumerate() {
             if is_meant(host) && host.stay != Stay::Gone {
-                (host.stay, host.note) = (Stay::Leaves, LEAVES.into());
+                host.leave();
                 leaving.push(at);
             }
         }
