@@ -5,13 +5,12 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
 
+use margay_job_launch::hosts::wire::ENV_CHECK;
 use margay_job_stacks::Places;
 
 use crate::bench::replace;
 
 const PROGRAM: &str = "margay-check";
-/// Where the checker listens; ranks have it, and launchers that the checker has started.
-const ENV_CHECK: &str = "MARGAY_CHECK";
 
 /// Whether this launcher, or the job in which it runs, is checked already.
 #[must_use]

@@ -121,33 +121,47 @@ fn a_deadlock_across_hosts_is_found_and_all_ranks_are_in_one_view() {
     }
     let calls = view("margay", &format!("why --calls=2 {number}"));
     for rank in 0..4 {
-        let host = hosts.name(1 + rank / 2);
-        let line = format!("rank {rank}: on host {host}: `margay why --calls` there");
-        assert!(calls.contains(&line), "{calls}");
+        let head = format!("rank {rank}: its last 2 calls\n");
+        assert!(calls.contains(&head), "{calls}");
     }
+    assert_eq!(calls.matches(" at stands.c:").count(), 8, "{calls}");
     let end = job.ended_with_nothing_left();
     assert_eq!(end.status.code(), Some(1), "{}", end.err);
     assert_eq!(end.err.matches(found).count(), 1, "{}", end.err);
     assert_eq!(end.err.matches(" at stands.c:").count(), 4, "{}", end.err);
 }
 
-/// The checker looks at ranks of its own host alone, and does not say that others are right.
+/// The checker looks at the ranks of all hosts, and compares what they do.
 #[test]
-fn what_the_checker_has_not_seen_it_does_not_call_right() {
+fn the_checker_looks_at_the_ranks_of_all_hosts() {
     let Some(hosts) = Hosts::make(2) else { return };
-    let built = Built::mpi("mpi/hosts.c");
-    let words = hosts.mpiexec("-check -ppn 2 -n 4");
-    let output = run(&mut words.and(built.path()).command(60));
-    assert!(
-        err(&output).contains("check: no rank was looked at; "),
-        "{}",
-        err(&output)
-    );
-    assert!(
-        !err(&output).contains("no errors found"),
-        "{}",
-        err(&output)
-    );
+    let wrong = Built::mpi("check/wrong.c");
+    let words = hosts.mpiexec("-check -ppn 2 -n 3");
+    let output = run(&mut words.and(wrong.path()).and("type").command(60));
+    let said = err(&output);
+    assert!(said.contains("check: datatype mismatch: rank "), "{said}");
+    assert!(said.contains(" at wrong.c:"), "{said}");
+    assert!(!said.contains("looked at"), "{said}");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let right = Built::mpi("mpi/hosts.c");
+    let words = hosts.mpiexec("-check -ppn 2 -n 4").and(right.path());
+    let output = run(&mut words.and("2").command(60));
+    let said = err(&output);
+    assert!(said.contains("check: no errors found"), "{said}");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+}
+
+/// The line of a call that failed on another host, and what was called there before a crash, though
+/// nothing is left there.
+#[test]
+fn the_last_calls_of_another_host_are_in_the_report() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let built = Built::mpi("check/wrong.c");
+    let words = hosts.mpiexec("-ppn 1 -n 2");
+    let output = run(&mut words.and(built.path()).and("argument").command(60));
+    let said = err(&output);
+    let error = "got an error in MPI_Send at wrong.c:";
+    assert!(said.contains(error), "{said}");
 }
 
 /// The only rank of a job has its output and its errors apart, or together where they go to one

@@ -26,6 +26,7 @@ use std::collections::VecDeque;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -251,8 +252,10 @@ impl Guard {
         self.relays
     }
 
-    /// Reaps the guard after it has gone.
+    /// Reaps the guard after it has said that it is at its end. The relay waits for this, because
+    /// it can be asked until then.
     pub fn bury(&self) {
+        let _ = self.socket.shutdown(Shutdown::Both);
         let _ = process::reap_one(self.pid);
     }
 }

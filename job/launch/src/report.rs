@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use margay_job_observe::calls::{self, CallView};
+use margay_job_observe::calls::{self, CallView, LastCalls};
 use margay_job_observe::crash::{Crash, core_files_are_written};
 use margay_job_observe::kept;
 use margay_job_observe::members::{self, RankTeams};
@@ -172,8 +172,8 @@ fn hint_of_signal(signal: i32, core_dumped: bool, is_shown: bool) -> &'static st
 /// different operations show their lines here. A rank whose part was done before the error was
 /// found has gone on, so that it is the operation before its last one.
 fn before_the_error(launcher: &str, peers: &dyn Peers, rank: u32) -> String {
-    let operations = |rank: u32| {
-        let mut calls = calls::last_calls(peers, rank, LOOKED_AT).unwrap_or_default();
+    let operations = |calls: LastCalls| {
+        let mut calls = calls.unwrap_or_default();
         calls.retain(|call| !call.what.is_empty() && call.line.is_some());
         let is_over = calls.last().is_some_and(|c| c.call == "MPI_Finalize");
         let shown = calls.len().min(LAST_OPERATIONS + usize::from(is_over));
@@ -181,8 +181,10 @@ fn before_the_error(launcher: &str, peers: &dyn Peers, rank: u32) -> String {
     };
     let others = (0..peers.size()).filter(|&other| other != rank);
     let mut groups: Vec<(Vec<String>, Vec<u32>)> = Vec::new();
-    for rank in [rank].into_iter().chain(others).take(MOST_RANKS) {
-        let operations = operations(rank);
+    let ranks: Vec<u32> = [rank].into_iter().chain(others).take(MOST_RANKS).collect();
+    let calls = calls::last_calls_of(peers, &ranks, LOOKED_AT);
+    for (rank, calls) in ranks.into_iter().zip(calls) {
+        let operations = operations(calls);
         let operations: Vec<_> = operations.iter().map(CallView::what_and_where).collect();
         match groups.iter_mut().find(|(other, _)| *other == operations) {
             _ if operations.is_empty() => {}

@@ -1,5 +1,7 @@
 //! The last calls of a rank, from its flight recorder: also of one that is dead.
 
+use std::collections::HashMap;
+
 use margay_core_record::{Clock, KEY, Kind, Reader, Record, moment};
 use margay_job_registry::Jobs;
 use margay_job_stacks::callers;
@@ -9,6 +11,7 @@ use serde::Serialize;
 
 use crate::asked;
 use crate::call_site::place;
+use crate::elsewhere;
 
 /// The library of `mpiexec -check`, whose own calls are not the program's.
 const HOOKS: &str = "/libmargay_check.so.1";
@@ -62,6 +65,9 @@ impl CallView {
     }
 }
 
+/// The last calls of a rank, the newest last; or why they cannot be read, in words.
+pub type LastCalls = Result<Vec<CallView>, String>;
+
 /// The last calls of a job's ranks. The field names are those of `margay why --calls --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobCalls {
@@ -102,8 +108,9 @@ impl JobCalls {
 pub fn of_jobs(jobs: &mut Jobs, job: Option<u64>, most: usize) -> Result<Vec<JobCalls>, String> {
     asked::look(jobs, job, |peers| {
         let is_known = |rank| peers.identity(rank).pid != 0 || peers.reported(rank).is_some();
-        let ranks = (0..peers.size()).filter(|&rank| is_known(rank));
-        let of_rank = |rank| match last_calls(peers, rank, most) {
+        let ranks: Vec<u32> = (0..peers.size()).filter(|&rank| is_known(rank)).collect();
+        let calls = last_calls_of(peers, &ranks, most);
+        let of_rank = |(rank, calls)| match calls {
             Ok(calls) => RankCalls {
                 rank,
                 calls,
@@ -119,7 +126,7 @@ pub fn of_jobs(jobs: &mut Jobs, job: Option<u64>, most: usize) -> Result<Vec<Job
         JobCalls {
             job: facts.job,
             command: facts.command,
-            ranks: ranks.map(of_rank).collect(),
+            ranks: ranks.into_iter().zip(calls).map(of_rank).collect(),
         }
     })
 }
@@ -128,13 +135,32 @@ pub fn of_jobs(jobs: &mut Jobs, job: Option<u64>, most: usize) -> Result<Vec<Job
 ///
 /// # Errors
 /// When the recorder cannot be read: why, in words, without the rank.
-pub fn last_calls(peers: &dyn Peers, rank: u32, most: usize) -> Result<Vec<CallView>, String> {
-    if peers.reported(rank).is_some() {
-        let host = peers.host_name(peers.host(rank));
-        return Err(format!(
-            "on host {host}: `margay why --calls` there shows its last calls"
-        ));
-    }
+pub fn last_calls(peers: &dyn Peers, rank: u32, most: usize) -> LastCalls {
+    last_calls_of(peers, &[rank], most)
+        .pop()
+        .unwrap_or_else(|| Ok(Vec::new()))
+}
+
+/// As [`last_calls`], of some ranks, in their order: those of other hosts are asked for at once.
+#[must_use]
+pub fn last_calls_of(peers: &dyn Peers, ranks: &[u32], most: usize) -> Vec<LastCalls> {
+    let is_away = |rank: u32| peers.reported(rank).is_some();
+    let away: Vec<u32> = ranks.iter().copied().filter(|&r| is_away(r)).collect();
+    let mut found = match away.is_empty() {
+        true => HashMap::new(),
+        false => elsewhere::ask_calls(peers.id(), &away, most),
+    };
+    let of = |&rank: &u32| match is_away(rank) {
+        false => here(peers, rank, most),
+        true => found.remove(&rank).unwrap_or_else(|| {
+            let host = peers.host_name(peers.host(rank));
+            Err(format!("host {host} does not say what its last calls were"))
+        }),
+    };
+    ranks.iter().map(of).collect()
+}
+
+fn here(peers: &dyn Peers, rank: u32, most: usize) -> LastCalls {
     let Some(words) = peers.note(rank, KEY) else {
         return Ok(Vec::new());
     };

@@ -1,9 +1,10 @@
-//! The stacks of ranks on other hosts: those who look at a job ask its launcher, which asks the
-//! agents of these hosts.
+//! The stacks and the last calls of ranks on other hosts: those who look at a job ask its launcher,
+//! which asks the agents of these hosts.
 //!
-//! Question: the ranks, parted by blanks. Answers: first how many hosts have been asked, then what
-//! each of them [writes](fn@write), in lines: `S rank`, behind it `F` and what is known of a
-//! function for each, parted by tabs.
+//! Question: how many calls of each rank, 0 for the stacks, and the ranks, parted by blanks.
+//! Answers: first how many there will be, then what each host writes, in lines whose words are
+//! parted by tabs: [stacks](write_stacks) are `S rank`, behind it an `F` for each function;
+//! [calls](write_calls) are `R rank`, behind it a `C` for each, or `E` and why there is none.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -15,6 +16,7 @@ use margay_net_platform::Peers;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::Channel;
 
+use crate::calls::{CallView, LastCalls, last_calls};
 use crate::places::Places;
 
 /// Hosts that have not answered by then are left out.
@@ -29,15 +31,33 @@ pub fn name(id: u64) -> String {
 }
 
 /// Asks for the stacks of some ranks. Those of hosts that do not answer are not there.
-pub(crate) fn ask(id: u64, ranks: &[u32]) -> HashMap<u32, Stack> {
+pub(crate) fn ask_stacks(id: u64, ranks: &[u32]) -> HashMap<u32, Stack> {
     let mut all = HashMap::new();
+    ask(id, 0, ranks, |text| read_stacks(text, &mut all));
+    all
+}
+
+/// Asks for the last `most` calls of some ranks. Those of hosts that do not answer are not there.
+pub(crate) fn ask_calls(id: u64, ranks: &[u32], most: usize) -> HashMap<u32, LastCalls> {
+    let mut all = HashMap::new();
+    // None is the question for stacks.
+    ask(id, most.max(1), ranks, |text| read_calls(text, &mut all));
+    for calls in all.values_mut().flatten() {
+        let more = calls.len().saturating_sub(most);
+        calls.drain(..more);
+    }
+    all
+}
+
+fn ask(id: u64, calls: usize, ranks: &[u32], mut read: impl FnMut(&str)) {
     let Ok(mut channel) = Channel::connect(&name(id)) else {
-        return all;
+        return;
     };
-    let numbers: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    let mut words = vec![calls.to_string()];
+    words.extend(ranks.iter().map(u32::to_string));
     // Anybody could take the name of a job that has no launcher.
-    if !channel.is_trusted() || channel.send_now(numbers.join(" ").as_bytes()).is_err() {
-        return all;
+    if !channel.is_trusted() || channel.send_now(words.join(" ").as_bytes()).is_err() {
+        return;
     }
     let until = Instant::now() + LIMIT;
     let mut missing = None;
@@ -48,7 +68,7 @@ pub(crate) fn ask(id: u64, ranks: &[u32]) -> HashMap<u32, Stack> {
                 missing = match missing {
                     None => text.parse::<u32>().ok(),
                     Some(hosts) => {
-                        read(&text, &mut all);
+                        read(&text);
                         Some(hosts - 1)
                     }
                 };
@@ -67,12 +87,16 @@ pub(crate) fn ask(id: u64, ranks: &[u32]) -> HashMap<u32, Stack> {
             Err(_) => break,
         }
     }
-    all
+}
+
+/// A word between tabs, in a line.
+fn word(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), "?")
 }
 
 /// Where ranks of this host are, for a launcher on another one.
 #[must_use]
-pub fn write(peers: &dyn Peers, ranks: &[u32]) -> String {
+pub fn write_stacks(peers: &dyn Peers, ranks: &[u32]) -> String {
     let places = Places::of_ranks(peers, ranks);
     let mut text = String::new();
     for &rank in ranks {
@@ -81,7 +105,6 @@ pub fn write(peers: &dyn Peers, ranks: &[u32]) -> String {
         };
         let _ = writeln!(text, "S\t{rank}");
         for frame in stack.frames.iter().take(MOST_FRAMES) {
-            let word = |text: &str| text.replace(|c: char| c.is_control(), "?");
             let _ = writeln!(
                 text,
                 "F\t{}\t{}\t{}\t{}\t{}\t{}",
@@ -97,7 +120,7 @@ pub fn write(peers: &dyn Peers, ranks: &[u32]) -> String {
     text
 }
 
-fn read(text: &str, all: &mut HashMap<u32, Stack>) {
+fn read_stacks(text: &str, all: &mut HashMap<u32, Stack>) {
     let mut rank = None;
     for line in text.lines() {
         let words: Vec<&str> = line.split('\t').collect();
@@ -126,16 +149,90 @@ fn read(text: &str, all: &mut HashMap<u32, Stack>) {
     }
 }
 
+/// The last `most` calls of ranks of this host, for a launcher on another one.
+#[must_use]
+pub fn write_calls(peers: &dyn Peers, ranks: &[u32], most: usize) -> String {
+    let mut text = String::new();
+    for &rank in ranks {
+        let _ = writeln!(text, "R\t{rank}");
+        let calls = match last_calls(peers, rank, most) {
+            Ok(calls) => calls,
+            Err(why) => {
+                let _ = writeln!(text, "E\t{}", word(&why));
+                continue;
+            }
+        };
+        for call in calls {
+            let _ = writeln!(
+                text,
+                "C\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}",
+                word(&call.call),
+                word(&call.what),
+                word(&call.place),
+                word(call.file.as_deref().unwrap_or_default()),
+                call.line.unwrap_or_default(),
+                call.ago_s,
+                call.took_s.map(|took| took.to_string()).unwrap_or_default(),
+                call.thread,
+            );
+        }
+    }
+    text
+}
+
+fn read_calls(text: &str, all: &mut HashMap<u32, LastCalls>) {
+    let mut rank = None;
+    for line in text.lines() {
+        let words: Vec<&str> = line.split('\t').collect();
+        let calls = rank.and_then(|rank| all.get_mut(&rank));
+        match (&words[..], calls) {
+            (["R", number], _) => {
+                rank = number.parse::<u32>().ok();
+                all.extend(rank.map(|rank| (rank, Ok(Vec::new()))));
+            }
+            (["E", why], Some(calls)) => *calls = Err((*why).to_owned()),
+            (["C", call, what, place, file, at, ago_s, took_s, thread], Some(Ok(calls))) => {
+                calls.push(CallView {
+                    call: (*call).to_owned(),
+                    what: (*what).to_owned(),
+                    place: (*place).to_owned(),
+                    file: (!file.is_empty()).then(|| (*file).to_owned()),
+                    line: at.parse().ok().filter(|&line| line != 0),
+                    ago_s: ago_s.parse().unwrap_or_default(),
+                    took_s: took_s.parse().ok(),
+                    thread: thread.parse().unwrap_or_default(),
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_are_read_as_they_were_written() {
+        let text = "R\t3\nC\tMPI_Send\tto rank 2\ta.c:7\tsrc/a.c\t7\t0.25\t\t77\n\
+                    C\tMPI_Barrier\t\t\t\t0\t0.125\t0.5\t77\nC\tnonsense\nR\t4\nE\tno rings\n";
+        let mut all = HashMap::new();
+        read_calls(text, &mut all);
+        let Ok([send, barrier]) = all[&3].as_deref() else {
+            panic!("{all:?}");
+        };
+        assert_eq!(send.what_and_where(), "MPI_Send to rank 2 at a.c:7");
+        assert_eq!((send.ago_s, send.took_s, send.line), (0.25, None, Some(7)));
+        assert_eq!((barrier.took_s, barrier.line), (Some(0.5), None));
+        assert_eq!(all[&4], Err("no rings".to_owned()));
+    }
 
     #[test]
     fn stacks_are_read_as_they_were_written() {
         let text = "S\t7\nF\tsolve\tsrc/a.c\t12\t/bin/a\t300\t0\nF\tmain\t\t0\t/bin/a\t5\t1\n\
                     S\t9\nnonsense\nS\tx\nF\tlost\t\t0\t\t0\t0\n";
         let mut all = HashMap::new();
-        read(text, &mut all);
+        read_stacks(text, &mut all);
         assert_eq!(all.len(), 2);
         let [first, second] = &all[&7].frames[..] else {
             panic!("{all:?}");

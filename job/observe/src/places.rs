@@ -42,7 +42,7 @@ impl Places {
         };
         let away: Vec<u32> = ranks.iter().filter(is_away).copied().collect();
         if !away.is_empty() {
-            let found = elsewhere::ask(peers.id(), &away).into_iter();
+            let found = elsewhere::ask_stacks(peers.id(), &away).into_iter();
             all.extend(found.map(|(rank, stack)| (rank, Ok(stack))));
         }
         Places(all)

@@ -81,16 +81,9 @@ impl Channel {
     /// Connects to who listens under that name. Does not wait.
     ///
     /// # Errors
-    /// When nobody does, or when the queue of connections that are not accepted yet is full
-    /// (`WouldBlock`).
+    /// Those of [`connected`].
     pub fn connect(name: &str) -> io::Result<Channel> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        connect(
-            &socket,
-            &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
-        )?;
-        Ok(Channel::over(socket))
+        Ok(Channel::over(connected(name)?.into()))
     }
 
     /// A new connection: this end, and the other as the standard input of a program that is to be
@@ -342,6 +335,21 @@ pub fn names(prefix: &str) -> Vec<String> {
         .filter(|name| name.starts_with(prefix))
         .map(str::to_string)
         .collect()
+}
+
+/// A stream to who listens under that name, which does not wait; nor does this.
+///
+/// # Errors
+/// When nobody listens, or when the queue of connections that are not accepted yet is full
+/// (`WouldBlock`).
+pub fn connected(name: &str) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(
+        &socket,
+        &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+    )?;
+    Ok(socket.into())
 }
 
 /// Whether the process at the other end of a connected socket of this host, when it connected or

@@ -281,9 +281,9 @@ static void waits(void)
         MPI_Win_flush(1, win);
     } else if (rank == 1) {
         volatile int *flag = window_memory;
-        while (*flag == 0) {
+        do {
             MPI_Win_sync(win);
-        }
+        } while (*flag == 0);
         *flag = 0;
     }
     MPI_Win_unlock_all(win);

@@ -5,6 +5,11 @@
 //! killed. Nothing of the job is in its arguments or its environment: everything, the secret too,
 //! comes over standard input.
 
+mod records;
+mod start;
+
+use records::Records;
+
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpListener;
@@ -14,31 +19,27 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use margay_core_registry::hosts::{Host, Location};
 use margay_job_observe::crash::Crash;
 use margay_net_shm::SegmentPeers;
 use margay_sys_os::clock;
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
 use margay_sys_os::process;
 use margay_sys_os::signal::SignalSet;
-use margay_sys_os::sockets::own_addresses;
-use margay_sys_shm::environment::ENV_PORT_RANGE;
 use margay_sys_shm::segment::Segment;
 
 use super::asks::Asks;
 use super::branches::Branches;
 use super::halt::Halt;
-use super::local::{self, Input, Local, Output};
+use super::local::{Input, Local, Output};
 use super::locations::decode_hosts;
-use super::looks::Looks;
+use super::looks::{Looks, Question};
 use super::mirror::{Ended, Reporter};
-use super::stage::{Source, Staged};
+use super::stage::Staged;
 use super::streams::{Taken, drain, read_output, read_part, write_input};
 use super::task::{Task, list, word};
 use super::wire::{self, Broken, Incoming, MAGIC, Reader, Writer, kind};
 use crate::guard::{Command, Event};
 use crate::plan::LaunchError;
-use crate::report::host_name;
 use crate::setup;
 
 /// How long killed processes may take to be gone before the agent leaves them to its guard.
@@ -74,7 +75,8 @@ pub fn serve() -> io::Result<()> {
         reporter: Reporter::default(),
         // Without it the ranks run, and cannot ask.
         asks: Asks::new().ok(),
-        looks: None,
+        looks: Looks::default(),
+        records: None,
         branches: Branches::default(),
         halt: Halt::default(),
     };
@@ -110,7 +112,9 @@ struct Agent {
     reporter: Reporter,
     /// What the ranks ask of the launcher's host.
     asks: Option<Asks>,
-    looks: Option<Looks>,
+    looks: Looks,
+    /// What the ranks of a job that is checked record.
+    records: Option<Records>,
     /// The hosts that the relay reaches through this one.
     branches: Branches,
     halt: Halt,
@@ -149,8 +153,11 @@ impl Agent {
             for descriptor in self.asks.iter().flat_map(Asks::descriptors) {
                 poll.add_readable(descriptor);
             }
-            if let Some(looks) = &self.looks {
-                poll.add_readable(looks.descriptor());
+            if let Some(descriptor) = self.looks.descriptor() {
+                poll.add_readable(descriptor);
+            }
+            for descriptor in self.records.iter().flat_map(Records::descriptors) {
+                poll.add_readable(descriptor);
             }
             let silence = self.heard + Duration::from_millis(wire::SILENCE_MS);
             let beat = self.said.min(self.reported) + Duration::from_millis(wire::BEAT_MS);
@@ -166,8 +173,8 @@ impl Agent {
             if read.is_some_and(|at| poll.ready(at).readable) {
                 self.hear();
             }
-            self.pass_on(&poll, &places);
             self.pass_questions_on();
+            self.pass_on(&poll, &places);
             let mut said = Vec::new();
             self.branches.turn(&poll, &branches, &mut said);
             self.say_all(&said);
@@ -273,6 +280,12 @@ impl Agent {
             }
             kind::CREDIT => {
                 let (stream, bytes) = (from.number()?, from.small::<usize>()?);
+                if stream & wire::RECORDS != 0 && stream != wire::PART {
+                    if let Some(records) = &mut self.records {
+                        records.give(stream & !wire::RECORDS, bytes);
+                    }
+                    return Ok(());
+                }
                 let Stage::Running(_, local) = &mut self.stage else {
                     return Ok(());
                 };
@@ -298,10 +311,14 @@ impl Agent {
                 self.say(&answer);
             }
             kind::PLACES => {
-                let number = from.number()?;
+                let (number, calls) = (Some(from.number()?), from.small()?);
                 let ranks = (0..from.number()?).map(|_| from.small::<u32>());
-                let ranks = ranks.collect::<Result<Vec<u32>, Broken>>()?;
-                self.look(number, ranks);
+                let ranks = ranks.collect::<Result<_, Broken>>()?;
+                self.look(Question {
+                    number,
+                    calls,
+                    ranks,
+                });
             }
             kind::ANSWER => {
                 let (number, answer) = (from.number()?, from.bytes()?);
@@ -349,144 +366,14 @@ impl Agent {
 
     fn pass_questions_on(&mut self) {
         let mut said = Vec::new();
-        if let Some(looks) = &mut self.looks {
-            looks.turn(&mut said);
-        }
+        self.looks.turn(&mut said);
         if let Some(asks) = &mut self.asks {
             asks.turn(&mut said);
         }
+        if let Some(records) = &mut self.records {
+            records.turn(&mut said);
+        }
         self.say_all(&said);
-    }
-
-    /// Takes the launcher's place in the system as far as the ranks see it, and listens.
-    fn prepare(&mut self, task: Box<Task>) {
-        for (name, value) in &task.environment {
-            let bytes = name.as_encoded_bytes();
-            if !bytes.is_empty() && !bytes.contains(&b'=') {
-                process::set_variable(name, value);
-            }
-        }
-        if let Some((first, last)) = task.ports {
-            process::set_variable(ENV_PORT_RANGE, format!("{first}:{last}"));
-        }
-        let entered = std::env::set_current_dir(&task.directory).map_err(|error| {
-            LaunchError::usage(format!(
-                "cannot enter the directory '{}', in which the launcher is: {error}; make it there, or start the job from one \
-                 that all hosts have (-wdir names one for the ranks)",
-                task.directory.display()
-            ))
-        });
-        let is_staged = task.staged.iter().all(|&length| length > 0);
-        let has_own = task.job.programs.iter().all(|p| {
-            p.directory.as_ref().is_some_and(|d| d.is_absolute())
-                && (is_staged || p.command.as_encoded_bytes().starts_with(b"/"))
-        });
-        let listening = match entered {
-            Err(error) if !has_own => Err(error),
-            _ => local::listeners(&task),
-        };
-        let listeners = match listening {
-            Ok(listeners) => listeners,
-            Err(error) => return self.fail(&error),
-        };
-        let has_ranks = |program: usize| task.ranks.iter().any(|own| own.program == program);
-        let passes_on = !self.branches.is_empty();
-        let comes = |(program, &length): (usize, &u64)| {
-            let comes = length > 0 && (passes_on || has_ranks(program));
-            comes.then(|| Staged::new(length)).transpose()
-        };
-        match task.staged.iter().enumerate().map(comes).collect() {
-            Ok(staged) => self.stage = Stage::Staging(task, listeners, staged),
-            Err(error) => return self.fail(&cannot_stage(&error)),
-        }
-        self.get_ready();
-    }
-
-    /// Takes a piece of a program.
-    fn take_program(&mut self, program: usize, bytes: &[u8]) {
-        let Stage::Staging(task, _, staged) = &mut self.stage else {
-            return;
-        };
-        let Some(coming) = staged.get_mut(program) else {
-            return;
-        };
-        let added = coming.as_mut().map(|staged| staged.add(bytes));
-        match added.transpose() {
-            Ok(Some(Some(path))) => {
-                *coming = None;
-                let passed_on = (!self.branches.is_empty()).then(|| path.clone());
-                task.job.programs[program].file = Some(path);
-                match passed_on
-                    .map(|path| Source::open(program, path))
-                    .transpose()
-                {
-                    Ok(source) => source.into_iter().for_each(|own| self.branches.add(own)),
-                    Err(error) => return self.fail(&error),
-                }
-                self.get_ready();
-            }
-            Ok(_) => {}
-            Err(error) => {
-                self.stage = Stage::New;
-                self.fail(&cannot_stage(&error));
-            }
-        }
-    }
-
-    /// Says that the ranks may start here, when all of their programs are there.
-    fn get_ready(&mut self) {
-        let (task, listeners) = match std::mem::replace(&mut self.stage, Stage::New) {
-            Stage::Staging(task, listeners, staged) if staged.iter().all(Option::is_none) => {
-                (task, listeners)
-            }
-            other => {
-                self.stage = other;
-                return;
-            }
-        };
-        // Before a rank starts anywhere.
-        let programs = task.job.programs.iter().enumerate();
-        let mut own =
-            programs.filter(|(program, _)| task.ranks.iter().any(|own| own.program == *program));
-        if let Some(error) = own.find_map(|(_, program)| setup::find_program(program).err()) {
-            return self.fail(&error);
-        }
-        let mut ready = Writer::new(kind::READY);
-        ready.bytes(host_name().as_bytes());
-        let addresses = own_addresses();
-        ready.number(addresses.len() as u64);
-        for address in addresses {
-            ready.bytes(address.to_string().as_bytes());
-        }
-        ready.number(local::cores_number());
-        ready.number(listeners.len() as u64);
-        for listener in &listeners {
-            ready.number(listener.local_addr().map_or(0, |a| a.port()).into());
-        }
-        let ready = ready.done();
-        self.say(&ready);
-        self.stage = Stage::Ready(task, listeners);
-    }
-
-    fn go(&mut self, hosts: &[Host], locations: &[Location]) {
-        match std::mem::replace(&mut self.stage, Stage::New) {
-            Stage::Ready(task, listeners) => {
-                let agent = self.asks.as_ref().map(|asks| &asks.name[..]);
-                let branches = &mut self.branches;
-                match local::start(&task, listeners, (hosts, locations), agent, branches) {
-                    Ok(local) => {
-                        for line in &local.lines {
-                            let mut said = Writer::new(kind::SAID);
-                            let said = said.bytes(line.as_bytes()).done();
-                            self.say(&said);
-                        }
-                        self.stage = Stage::Running(task, local);
-                    }
-                    Err(error) => self.fail(&error),
-                }
-            }
-            other => self.stage = other,
-        }
     }
 
     /// The guard of the ranks, once they have been started.
@@ -522,6 +409,7 @@ impl Agent {
                     output.pipe = None;
                 }
                 local.part = None;
+                self.records = None;
             }
             self.leave_by = Some(Instant::now() + KILL_LIMIT);
         }
@@ -607,6 +495,10 @@ impl Agent {
                             output.drains = true;
                             drain(output, &mut said);
                         }
+                        let is_aborted = local.segment.registry().aborted().is_some();
+                        if is_aborted || !status.success() {
+                            self.looks.failed(&local.segment, rank);
+                        }
                         for line in crash_lines(&local.segment, rank, status) {
                             said.extend(Writer::new(kind::SAID).bytes(line.as_bytes()).done());
                         }
@@ -645,7 +537,15 @@ impl Agent {
                 part.recorder.end();
             }
             let is_recorded = local.part.as_ref().is_none_or(|part| part.pipe.is_none());
-            is_over = is_recorded && local.outputs.iter().all(|o| o.pipe.is_none());
+            // Their sockets are at their ends, but the relay may take no more now.
+            let is_checked = self.records.as_mut().is_none_or(|records| {
+                records.turn(&mut said);
+                records.is_empty()
+            });
+            is_over = is_recorded
+                && is_checked
+                && self.looks.is_idle()
+                && local.outputs.iter().all(|o| o.pipe.is_none());
         }
         self.say_all(&said);
         if let Some(error) = failed {
@@ -656,15 +556,10 @@ impl Agent {
         }
     }
 
-    /// Has stacks read. Without a thread for it nobody is answered.
-    fn look(&mut self, number: u64, ranks: Vec<u32>) {
-        if let Stage::Running(_, local) = &self.stage
-            && self.looks.is_none()
-        {
-            self.looks = Looks::begin(&local.segment).ok();
-        }
-        if let Some(looks) = &self.looks {
-            looks.ask((number, ranks));
+    /// Has stacks or calls read.
+    fn look(&mut self, question: Question) {
+        if let Stage::Running(_, local) = &self.stage {
+            self.looks.ask(&local.segment, question);
         }
     }
 
@@ -686,10 +581,4 @@ fn crash_lines(segment: &Arc<Segment>, rank: u32, status: ExitStatus) -> Vec<Str
     let peers = SegmentPeers::of(segment);
     let crash = Crash::written_down(&[peers.identity(rank).pid], &*peers);
     crash.map_or_else(Vec::new, |crash| crash.lines(rank))
-}
-
-fn cannot_stage(error: &io::Error) -> LaunchError {
-    LaunchError::system(format!(
-        "-stage: cannot keep the program in memory: {error}; copy it to the host and leave -stage out"
-    ))
 }

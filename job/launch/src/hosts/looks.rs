@@ -1,5 +1,5 @@
-//! Where the ranks of this host are. Their stacks are read beside the agent's other work: debug
-//! information may take longer than the relay waits for a sign of life.
+//! Where the ranks of this host are, and what they called last. This is read beside the agent's
+//! other work: debug information may take longer than the relay waits for a sign of life.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,64 +9,137 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use margay_job_observe::elsewhere;
+use margay_net_platform::Peers;
 use margay_net_shm::SegmentPeers;
 use margay_sys_shm::segment::Segment;
 
 use super::wire::{Writer, kind};
 
-/// A question: its number, and the ranks.
-type Question = (u64, Vec<u32>);
+/// Calls of a rank that has failed that the relay is sent.
+const LAST_CALLS: usize = 20;
+/// Ranks of which it is sent them: the first ones are the cause.
+const MOST_FAILURES: u32 = 4;
 
-/// The thread that reads stacks, one question after the other: two that read those of one rank
-/// would be in each other's way.
+/// A question.
+pub(super) struct Question {
+    /// None: what a rank that has failed called last, before it is asked for.
+    pub(super) number: Option<u64>,
+    /// How many calls of each rank; 0 for their stacks.
+    pub(super) calls: usize,
+    pub(super) ranks: Vec<u32>,
+}
+
+/// Questions about the ranks of this host.
+#[derive(Default)]
 pub(super) struct Looks {
+    reader: Option<Reader>,
+    /// Questions without an answer.
+    open: usize,
+    /// Ranks that have failed and whose calls the relay is sent.
+    failures: u32,
+}
+
+/// The thread that reads, one question after the other: two that read the stack of one rank would
+/// be in each other's way.
+struct Reader {
     questions: Sender<Question>,
     answers: Receiver<Vec<u8>>,
     /// A byte comes with each answer.
     bell: UnixStream,
 }
 
-impl Looks {
-    pub(super) fn begin(segment: &Arc<Segment>) -> io::Result<Looks> {
+impl Reader {
+    fn begin(segment: &Arc<Segment>) -> io::Result<Reader> {
         let (bell, mut rings) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
         let (questions, asked) = channel::<Question>();
         let (answered, answers) = channel();
         let segment = segment.clone();
         let read = move || {
-            while let Ok((number, ranks)) = asked.recv() {
-                let text = elsewhere::write(&*SegmentPeers::of(&segment), &ranks);
-                let mut answer = Writer::new(kind::PLACES);
-                let answer = answer.number(number).bytes(text.as_bytes()).done();
+            while let Ok(question) = asked.recv() {
+                let answer = question.answer(&*SegmentPeers::of(&segment));
                 if answered.send(answer).is_err() || rings.write_all(&[0]).is_err() {
                     return;
                 }
             }
         };
         thread::Builder::new().spawn(read)?;
-        Ok(Looks {
+        Ok(Reader {
             questions,
             answers,
             bell,
         })
     }
+}
 
-    pub(super) fn ask(&self, question: Question) {
-        // A thread that has ended answers nobody; who asks does not wait for ever.
-        let _ = self.questions.send(question);
+impl Looks {
+    /// Asks about ranks of the segment. Without a thread for it nobody is answered.
+    pub(super) fn ask(&mut self, segment: &Arc<Segment>, question: Question) {
+        if self.reader.is_none() {
+            self.reader = Reader::begin(segment).ok();
+        }
+        if let Some(reader) = &self.reader
+            && reader.questions.send(question).is_ok()
+        {
+            self.open += 1;
+        }
+    }
+
+    /// A rank has failed: the relay is sent what it called last.
+    pub(super) fn failed(&mut self, segment: &Arc<Segment>, rank: u32) {
+        if self.failures < MOST_FAILURES {
+            self.failures += 1;
+            let question = Question {
+                number: None,
+                calls: LAST_CALLS,
+                ranks: vec![rank],
+            };
+            self.ask(segment, question);
+        }
+    }
+
+    /// All questions have been answered.
+    pub(super) fn is_idle(&self) -> bool {
+        self.open == 0
     }
 
     /// What becomes readable with an answer.
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.reader.as_ref().map(|reader| reader.bell.as_fd())
     }
 
     /// Adds the answers that are there to `said`, as messages for the relay.
     pub(super) fn turn(&mut self, said: &mut Vec<u8>) {
+        let Some(reader) = &mut self.reader else {
+            return;
+        };
         let mut bytes = [0; 64];
-        while self.bell.read(&mut bytes).is_ok_and(|n| n > 0) {}
-        for answer in self.answers.try_iter() {
+        while reader.bell.read(&mut bytes).is_ok_and(|n| n > 0) {}
+        for answer in reader.answers.try_iter() {
+            self.open -= 1;
             said.extend(answer);
         }
+    }
+}
+
+impl Question {
+    fn answer(&self, peers: &dyn Peers) -> Vec<u8> {
+        let text = match self.calls {
+            0 => elsewhere::write_stacks(peers, &self.ranks),
+            most => elsewhere::write_calls(peers, &self.ranks, most),
+        };
+        let mut answer = match (self.number, &self.ranks[..]) {
+            (None, &[rank]) => {
+                let mut answer = Writer::new(kind::CALLS);
+                answer.number(rank.into());
+                answer
+            }
+            (number, _) => {
+                let mut answer = Writer::new(kind::PLACES);
+                answer.number(number.unwrap_or_default());
+                answer
+            }
+        };
+        answer.bytes(text.as_bytes()).done()
     }
 }

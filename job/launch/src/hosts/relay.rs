@@ -10,17 +10,20 @@ mod branches;
 mod losses;
 mod parts;
 mod plan;
+mod records;
 mod stacks;
+mod streams;
 
 use answers::Answers;
 use branches::Starts;
 use losses::LostLink;
 use parts::Parts;
 pub(crate) use plan::Plan;
+use records::Records;
+use streams::{Input, Output};
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -30,7 +33,7 @@ use std::time::{Duration, Instant};
 use margay_core_registry::hosts::{Host, Location};
 use margay_job_registry::has_launchers;
 use margay_net_shm::SegmentPeers;
-use margay_sys_os::descriptor::{Outlet, PollSet, Wrote, reopen_for_reading, set_nonblocking};
+use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::process::{self, Forked};
 use margay_sys_os::signal::SignalSet;
 use margay_sys_shm::segment::Segment;
@@ -49,6 +52,8 @@ const SILENCE: Duration = Duration::from_millis(wire::SILENCE_MS);
 /// Agents that were ordered to kill everything have this much time to say that nothing is left.
 const KILL_LIMIT: Duration = Duration::from_secs(4);
 const READ_BYTES: usize = 64 << 10;
+/// From one try to connect to the checker to the next.
+const RETRY: Duration = Duration::from_millis(10);
 
 /// Forks the relay, which starts the agents. `launcher_side` are the launcher's values whose
 /// descriptors the relay must not keep open.
@@ -86,25 +91,6 @@ pub(crate) fn start<T>(
     }
 }
 
-/// A rank's output on its way to the launcher.
-struct Output {
-    host: usize,
-    pipe: Option<Outlet>,
-    waiting: Vec<u8>,
-    is_over: bool,
-    /// Its rank has ended, and what is waiting is all that this one wrote.
-    drains: bool,
-}
-
-/// The launcher's input on its way to a rank.
-struct Input {
-    rank: u32,
-    host: usize,
-    source: Option<File>,
-    /// Bytes that the agent still takes.
-    window: usize,
-}
-
 // Fields: the connections to the launcher and the hosts, the streams between them, what is known of
 // the ranks, and how far the job is.
 struct Relay {
@@ -121,6 +107,8 @@ struct Relay {
     answers: Answers,
     /// What their recorders write.
     parts: Option<Parts>,
+    /// What the checker is to know of them.
+    records: Records,
     segment: Arc<Segment>,
     began: Instant,
     said: Instant,
@@ -135,6 +123,7 @@ struct Relay {
     halting: Option<Vec<bool>>,
     /// The launcher knows that no process is left.
     is_empty: bool,
+    /// The launcher knows that all is over, and may still ask about ranks.
     is_over: bool,
 }
 
@@ -152,6 +141,7 @@ impl Relay {
             Ok(((hosts, inputs, outputs), parts)) => Ok(Relay {
                 launcher,
                 parts,
+                records: Records::new(),
                 mirrors: hosts.iter().map(|_| Mirror::default()).collect(),
                 hosts,
                 is_tolerant: (plan.starts.tasks.iter()).any(|task| task.job.continue_on_failure),
@@ -174,53 +164,9 @@ impl Relay {
         }
     }
 
-    #[allow(clippy::type_complexity)]
-    fn ends(
-        plan: &Plan,
-        inputs: Vec<Option<Arc<OwnedFd>>>,
-        outputs: Vec<RankOutput>,
-    ) -> io::Result<(Vec<Connection>, Vec<Input>, HashMap<u64, Output>)> {
-        let hosts = plan.starts.open_all()?;
-        let host_of = |rank: u32| plan.host_of[rank as usize] as usize;
-        let mut sources = Vec::new();
-        for ((rank, input), has_input) in (0..).zip(inputs).zip(&plan.has_input) {
-            if !has_input {
-                continue;
-            }
-            let source = match &input {
-                Some(own) => own.try_clone()?.into(),
-                None => reopen_for_reading(io::stdin().as_fd())?,
-            };
-            sources.push(Input {
-                rank,
-                host: host_of(rank),
-                source: Some(source),
-                window: wire::WINDOW,
-            });
-        }
-        let merges = plan.starts.tasks.first().is_some_and(|task| task.merges);
-        let mut streams = HashMap::new();
-        for (rank, [output, error]) in (0..).zip(outputs) {
-            let both = [(false, Some(output)), (true, (!merges).then_some(error))];
-            for (is_error, pipe) in both {
-                let Some(pipe) = pipe else { continue };
-                set_nonblocking(pipe.as_fd())?;
-                let output = Output {
-                    host: host_of(rank),
-                    pipe: Some(Outlet::new(pipe.as_fd())?),
-                    waiting: Vec::new(),
-                    is_over: false,
-                    drains: false,
-                };
-                streams.insert(wire::stream(rank, is_error), output);
-            }
-        }
-        Ok((hosts, sources, streams))
-    }
-
     fn serve(&mut self) {
         let mut poll = PollSet::default();
-        while !self.is_over {
+        loop {
             self.send_programs();
             self.pass_down();
             poll.clear();
@@ -242,6 +188,9 @@ impl Relay {
             for descriptor in self.answers.stacks.unread() {
                 poll.add_writable(descriptor);
             }
+            for descriptor in self.records.unread() {
+                poll.add_writable(descriptor);
+            }
             for descriptor in self.parts.iter().filter_map(Parts::descriptor) {
                 poll.add_writable(descriptor);
             }
@@ -249,7 +198,10 @@ impl Relay {
                 return;
             }
             if poll.ready(launcher).readable && !self.obey() {
-                return self.leave();
+                return match self.is_over {
+                    true => {}
+                    false => self.leave(),
+                };
             }
             for (at, places) in hosts.into_iter().enumerate() {
                 let heard = self.hosts[at].turn(&poll, places);
@@ -271,6 +223,9 @@ impl Relay {
             for (host, message) in self.parts.iter_mut().flat_map(Parts::write) {
                 self.hosts[host].say(&message);
             }
+            for (host, message) in self.records.write() {
+                self.hosts[host].say(&message);
+            }
             self.tick();
         }
     }
@@ -278,7 +233,11 @@ impl Relay {
     fn time_to_wait(&self) -> Duration {
         let beat = self.said + BEAT;
         let next = self.kill_by.map_or(beat, |at| at.min(beat));
-        next.saturating_duration_since(Instant::now())
+        let time = next.saturating_duration_since(Instant::now());
+        match self.records.must_retry() {
+            true => time.min(RETRY),
+            false => time,
+        }
     }
 
     fn report(&mut self, event: &Event) {
@@ -491,10 +450,13 @@ impl Relay {
                 let said = (self.answers).ask((at, number), question, &names, output_of);
                 self.hosts[at].say(&said);
             }
-            kind::PLACES => self.answers.stacks.answer(from)?,
+            kind::PLACES => self.answers.stacks.answer(at, from)?,
+            kind::CALLS => self.answers.stacks.keep(from)?,
+            kind::RECORDS => self.records.take(at, from)?,
             kind::HUNG_UP => self.answers.end((at, from.number()?)),
             kind::EMPTY => {
                 self.answers.end_of_host(at);
+                self.records.end_of_host(at);
                 self.hosts[at].stage = Stage::Empty;
                 self.close_if_all_is_over(at);
             }
@@ -553,73 +515,6 @@ impl Relay {
             rank: ended.rank,
             status: ended.status,
         });
-    }
-
-    fn read_input(&mut self, rank: u32) {
-        // It may have ended since.
-        let Some(input) = self.inputs.iter_mut().find(|input| input.rank == rank) else {
-            return;
-        };
-        let mut bytes = vec![0; input.window.min(READ_BYTES)];
-        let Some(mut source) = input.source.as_ref() else {
-            return;
-        };
-        let read = match source.read(&mut bytes) {
-            Ok(n) => n,
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,
-            Err(_) => 0,
-        };
-        input.window -= read;
-        if read == 0 {
-            input.source = None;
-        }
-        let mut message = Writer::new(kind::INPUT);
-        message.number(input.rank.into()).bytes(&bytes[..read]);
-        let host = input.host;
-        self.hosts[host].say(&message.done());
-    }
-
-    /// Passes on what the launcher takes, and gives the agent room for as much.
-    fn write_output(&mut self, stream: u64) {
-        let Some(output) = self.outputs.get_mut(&stream) else {
-            return;
-        };
-        let mut passed = 0;
-        while let Some(pipe) = &output.pipe {
-            match pipe.write(&output.waiting[passed..]) {
-                Wrote::Some(n) => passed += n,
-                Wrote::Later => break,
-                Wrote::Closed | Wrote::Failed(_) => output.pipe = None,
-            }
-        }
-        if output.pipe.is_none() {
-            passed = output.waiting.len();
-        }
-        output.waiting.drain(..passed);
-        let is_drained = output.drains && output.waiting.is_empty();
-        if is_drained {
-            output.drains = false;
-        }
-        if output.is_over && output.waiting.is_empty() {
-            output.pipe = None;
-        }
-        if passed > 0 {
-            let mut credit = Writer::new(kind::CREDIT);
-            credit.number(stream).number(passed as u64);
-            let host = output.host;
-            self.hosts[host].say(&credit.done());
-        }
-        if is_drained {
-            let (rank, is_error) = wire::of_stream(stream);
-            self.report(&Event::Drained { rank, is_error });
-        }
-    }
-
-    fn flush_outputs(&mut self) {
-        let all: Vec<u64> = self.outputs.keys().copied().collect();
-        for stream in all {
-            self.write_output(stream);
-        }
     }
 
     /// Reaps launchers of spawned jobs, which are orphans, and remote shells that have ended.
@@ -682,12 +577,13 @@ impl Relay {
             self.is_empty = true;
             self.report(&Event::NoneLeft);
         }
-        if self.hosts.iter().all(|h| h.stage >= Stage::Empty) {
+        if !self.is_over && self.hosts.iter().all(|h| h.stage >= Stage::Empty) {
             for output in self.outputs.values_mut() {
                 output.is_over = true;
             }
             self.flush_outputs();
-            let is_passed = self.parts.as_ref().is_none_or(Parts::is_empty);
+            let is_recorded = self.parts.as_ref().is_none_or(Parts::is_empty);
+            let is_passed = is_recorded && self.records.is_empty();
             if is_passed && self.outputs.values().all(|o| o.pipe.is_none()) {
                 self.report(&Event::Empty);
                 self.is_over = true;

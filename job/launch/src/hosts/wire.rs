@@ -7,7 +7,7 @@
 use std::io;
 
 /// What an agent says first, with the protocol's version.
-pub const MAGIC: &[u8] = b"\nmargay-agent 6\n";
+pub const MAGIC: &[u8] = b"\nmargay-agent 7\n";
 /// Longest message in bytes: an environment, and the ports of all ranks.
 pub const LONGEST: usize = 16 << 20;
 /// Bytes of one stream that may be under way: the reader gives them back as it passes them on.
@@ -18,6 +18,10 @@ pub const DOWN_WINDOW: usize = 1 << 20;
 pub const PART_WINDOW: usize = 1 << 20;
 /// The number of that stream.
 pub const PART: u64 = u64::MAX;
+/// The numbers of streams of records, each together with that of a connection, of [`WINDOW`] bytes.
+pub const RECORDS: u64 = 1 << 62;
+/// Where the checker listens: the launcher and all ranks of a job that is checked have it.
+pub const ENV_CHECK: &str = "MARGAY_CHECK";
 /// An agent and the relay say something at least this often, in milliseconds.
 pub const BEAT_MS: u64 = 1000;
 /// Who has said nothing for so long is gone.
@@ -89,9 +93,13 @@ pub mod kind {
     pub const SHELL_ENDED: u8 = 30;
     /// To the agent: stop its ranks, or continue them (0); from the agent: they are stopped.
     pub const HALT: u8 = 31;
-    /// To the agent: number of a question, of ranks, and the ranks: where are they? From the agent:
-    /// the number, the answer.
+    /// To the agent: number of a question, how many calls of each rank or 0 for stacks, how many
+    /// ranks, and these. From the agent: the number, the answer.
     pub const PLACES: u8 = 32;
+    /// From the agent: number of a rank's connection to the checker, 1 at its end, bytes.
+    pub const RECORDS: u8 = 33;
+    /// From the agent: a rank that has failed, and its last calls.
+    pub const CALLS: u8 = 34;
 }
 
 /// Writes messages.
@@ -277,7 +285,7 @@ mod tests {
 
     #[test]
     fn messages_come_in_any_pieces_behind_what_a_shell_prints() {
-        let mut sent = b"Welcome to b!\nmargay-agent is nice\n\nmargay-agent 6\n".to_vec();
+        let mut sent = b"Welcome to b!\nmargay-agent is nice\n\nmargay-agent 7\n".to_vec();
         sent.extend(Writer::new(kind::INPUT).number(7).bytes(b"abc").done());
         sent.extend(Writer::new(kind::BEAT).done());
         for piece in 1..sent.len() {

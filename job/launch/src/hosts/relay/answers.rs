@@ -58,7 +58,7 @@ impl Answers {
     }
 
     /// What becomes readable when the launcher of a spawned job has something to say, or somebody
-    /// asks for stacks.
+    /// asks about ranks.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let launchers = self.open.values().filter_map(|asked| match asked {
             Asked::Job(channel) => Some(channel.as_fd()),
@@ -111,10 +111,11 @@ impl Answers {
 
     /// A host is gone, and with it all that its ranks have published.
     pub(super) fn end_of_host(&mut self, host: usize) {
+        self.stacks.end_of_host(host);
         self.open.retain(|&(of, _), _| of != host);
     }
 
-    /// What the launchers of spawned jobs have said, and questions for stacks, as messages for the
+    /// What the launchers of spawned jobs have said, and questions about ranks, as messages for the
     /// agents of hosts. `host_of` gives the host of each rank.
     pub(super) fn turn(&mut self, host_of: &[u32]) -> Vec<(usize, Vec<u8>)> {
         let mut said = self.stacks.turn(host_of);

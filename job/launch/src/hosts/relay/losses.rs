@@ -35,6 +35,7 @@ impl Relay {
     pub(super) fn lose(&mut self, at: usize, text: String) {
         self.hosts[at].give_up();
         self.answers.end_of_host(at);
+        self.records.end_of_host(at);
         let is_news = self.kill_by.is_none();
         for output in self.outputs.values_mut().filter(|o| o.host == at) {
             output.is_over = true;

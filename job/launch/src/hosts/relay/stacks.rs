@@ -1,5 +1,6 @@
-//! Who wants to know where ranks are asks here, on the launcher's host; the agents of the ranks'
-//! hosts answer.
+//! Who wants to know where ranks are, or what they called last, asks here, on the launcher's host.
+//! The agents of the ranks' hosts answer; what a rank that has failed called last they have said
+//! before, for an agent may end with its last rank.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,10 +19,22 @@ struct Asking {
     channel: Channel,
     /// What the socket has not taken yet.
     waiting: Vec<u8>,
+    /// The hosts that have not answered, and the ranks that they have been asked for.
+    open: BTreeMap<usize, Question>,
+}
+
+/// A question for one host.
+struct Question {
+    /// How many calls of each rank; 0 for the stacks.
+    calls: usize,
+    ranks: BTreeSet<u32>,
 }
 
 /// Those who ask.
 pub(super) struct Stacks {
+    /// The last calls of ranks that have failed.
+    kept: BTreeMap<u32, Vec<u8>>,
+    gone: BTreeSet<usize>,
     /// None where somebody has taken the name: then nobody is answered.
     listener: Option<Listener>,
     open: BTreeMap<u64, Asking>,
@@ -34,6 +47,8 @@ impl Stacks {
             listener: Listener::bind(&elsewhere::name(job)).ok(),
             open: BTreeMap::new(),
             next: 0,
+            kept: BTreeMap::new(),
+            gone: BTreeSet::new(),
         }
     }
 
@@ -56,28 +71,33 @@ impl Stacks {
             && let Ok(Some(channel)) = listener.accept()
         {
             if channel.is_trusted() && self.open.len() < MOST {
-                let waiting = Vec::new();
-                self.open.insert(self.next, Asking { channel, waiting });
+                let asking = Asking {
+                    channel,
+                    waiting: Vec::new(),
+                    open: BTreeMap::new(),
+                };
+                self.open.insert(self.next, asking);
                 self.next += 1;
             }
         }
         let mut questions = Vec::new();
+        let (kept, gone) = (&self.kept, &self.gone);
         self.open.retain(|&number, asking| {
             loop {
                 match asking.channel.receive() {
                     Ok(None) => break,
                     Ok(Some(text)) => {
                         let asked = divided(&text, host_of);
-                        let hosts: BTreeSet<u32> = asked.keys().copied().collect();
-                        let many = framed(hosts.len().to_string().as_bytes());
+                        let many = framed(asked.len().to_string().as_bytes());
                         asking.waiting.extend_from_slice(&many);
-                        for (host, ranks) in asked {
-                            let mut question = Writer::new(kind::PLACES);
-                            question.number(number).number(ranks.len() as u64);
-                            for rank in ranks {
-                                question.number(rank.into());
+                        for (host, question) in asked {
+                            if question.is_answered(kept) || gone.contains(&host) {
+                                let answer = framed(&question.answer(kept));
+                                asking.waiting.extend_from_slice(&answer);
+                                continue;
                             }
-                            questions.push((host as usize, question.done()));
+                            questions.push((host, question.message(number)));
+                            asking.open.insert(host, question);
                         }
                     }
                     Err(_) => return false,
@@ -89,27 +109,86 @@ impl Stacks {
     }
 
     /// A host has answered.
-    pub(super) fn answer(&mut self, mut from: Reader<'_>) -> Result<(), Broken> {
+    pub(super) fn answer(&mut self, host: usize, mut from: Reader<'_>) -> Result<(), Broken> {
         let (number, text) = (from.number()?, from.bytes()?);
-        if let Some(asking) = self.open.get_mut(&number) {
-            asking.waiting.extend_from_slice(&framed(text));
-            let went = asking.channel.send_on(&mut asking.waiting).is_ok();
-            if !went || asking.waiting.len() > MOST_WAITING {
-                self.open.remove(&number);
-            }
+        if let Some(asking) = self.open.get_mut(&number)
+            && asking.open.remove(&host).is_some()
+            && !asking.takes(text)
+        {
+            self.open.remove(&number);
         }
         Ok(())
     }
+
+    /// A host says what a rank called last, which has failed.
+    pub(super) fn keep(&mut self, mut from: Reader<'_>) -> Result<(), Broken> {
+        let (rank, text) = (from.small()?, from.bytes()?);
+        self.kept.insert(rank, text.to_vec());
+        Ok(())
+    }
+
+    /// A host answers nothing any more: what is known is the answer.
+    pub(super) fn end_of_host(&mut self, host: usize) {
+        self.gone.insert(host);
+        let kept = &self.kept;
+        self.open.retain(|_, asking| {
+            let question = asking.open.remove(&host);
+            question.is_none_or(|question| asking.takes(&question.answer(kept)))
+        });
+    }
 }
 
-/// The ranks of a question, by host.
-fn divided(text: &[u8], host_of: &[u32]) -> BTreeMap<u32, BTreeSet<u32>> {
-    let mut asked: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
-    for word in String::from_utf8_lossy(text).split(' ') {
+impl Asking {
+    /// Returns false when who asks is gone, or reads nothing.
+    fn takes(&mut self, text: &[u8]) -> bool {
+        self.waiting.extend_from_slice(&framed(text));
+        let went = self.channel.send_on(&mut self.waiting).is_ok();
+        went && self.waiting.len() <= MOST_WAITING
+    }
+}
+
+impl Question {
+    fn message(&self, number: u64) -> Vec<u8> {
+        let mut message = Writer::new(kind::PLACES);
+        message.number(number).number(self.calls as u64);
+        message.number(self.ranks.len() as u64);
+        for &rank in &self.ranks {
+            message.number(rank.into());
+        }
+        message.done()
+    }
+
+    /// Whether it is known already what all of these ranks called last.
+    fn is_answered(&self, kept: &BTreeMap<u32, Vec<u8>>) -> bool {
+        self.calls > 0 && self.ranks.iter().all(|rank| kept.contains_key(rank))
+    }
+
+    /// What is known of these ranks.
+    fn answer(&self, kept: &BTreeMap<u32, Vec<u8>>) -> Vec<u8> {
+        let known = self.ranks.iter().filter_map(|rank| kept.get(rank));
+        match self.calls {
+            0 => Vec::new(),
+            _ => known.flatten().copied().collect(),
+        }
+    }
+}
+
+/// A question, by host.
+fn divided(text: &[u8], host_of: &[u32]) -> BTreeMap<usize, Question> {
+    let mut asked = BTreeMap::new();
+    let text = String::from_utf8_lossy(text);
+    let mut words = text.split(' ');
+    let calls = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    for word in words {
         if let Ok(rank) = word.parse::<u32>()
             && let Some(&host) = host_of.get(rank as usize)
         {
-            asked.entry(host).or_default().insert(rank);
+            let none = Question {
+                calls,
+                ranks: BTreeSet::new(),
+            };
+            let question = asked.entry(host as usize).or_insert(none);
+            question.ranks.insert(rank);
         }
     }
     asked
