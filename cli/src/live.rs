@@ -73,6 +73,7 @@ pub fn of_state(state: State) -> u8 {
         State::Stopped => 5,
         State::Starting => 12,
         State::Finished => 8,
+        State::Failed => 9,
     }
 }
 

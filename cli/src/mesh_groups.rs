@@ -171,6 +171,7 @@ pub fn doing(rank: &RankView) -> String {
         (State::Outside, _) => after_call("outside MPI"),
         (State::Stopped, _) => after_call("stopped"),
         (State::Finished, _) => "finished".into(),
+        (State::Failed, _) => after_call("died"),
     }
 }
 
@@ -210,6 +211,7 @@ pub fn summary(job: &JobView) -> String {
         (State::Stopped, "stopped"),
         (State::Waiting, "waiting"),
         (State::Finished, "finished"),
+        (State::Failed, "died"),
     ];
     let parts = parts.map(|(state, name)| (count(state), name));
     let parts: Vec<String> = (parts.iter().filter(|(count, _)| *count > 0))

@@ -537,6 +537,7 @@ fn letter(rank: &RankView, is_stuck: bool) -> char {
         State::Stopped => 's',
         State::Starting => '.',
         State::Finished => '-',
+        State::Failed => 'x',
     }
 }
 

@@ -166,12 +166,12 @@ pub(crate) fn sentences(job: &JobView, choice: &Choice) -> Vec<String> {
             .since_s
             .map_or_else(String::new, |s| format!(", for {}", duration(s)));
         let does = match group.state {
-            State::Finished => format!("{has} finished"),
+            State::Finished | State::Failed => format!("{has} {}", group.text),
             _ => format!("{is} {}", group.text),
         };
         let cpu = group.cpu_percent.round();
         let cpu = match group.state {
-            State::Finished => String::new(),
+            state if state.is_over() => String::new(),
             _ => format!(", using {cpu} percent of a core"),
         };
         lines.push(format!("{who} {ranks} {does}{since}{cpu}."));

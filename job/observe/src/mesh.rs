@@ -95,8 +95,18 @@ pub enum State {
     Stopped,
     /// It waits in the library.
     Waiting,
-    /// It has called finalize, or its process has ended.
+    /// It has called finalize.
     Finished,
+    /// It had joined its job, and its process has ended before it called finalize.
+    Failed,
+}
+
+impl State {
+    /// Whether it does nothing any more.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        matches!(self, State::Finished | State::Failed)
+    }
 }
 
 /// What a rank waits for.
@@ -121,13 +131,64 @@ pub struct WaitView {
 #[derive(Default)]
 pub struct Mesh {
     jobs: Jobs,
-    /// CPU seconds of each process at the last sample, by host and number.
-    last: HashMap<(u32, u32), (f64, Instant)>,
+    /// What each process had used at the last sample, by host and number.
+    last: HashMap<(u32, u32), Sample>,
     /// Processes without Margay's threads, and until when that is taken for granted: they may load
     /// the library later.
     without_threads: HashMap<u32, Instant>,
     /// Of each job, when the youngest wait began that was too short to tell at the last sample.
     unsettled: HashMap<u64, u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Sample {
+    cpu_s: f64,
+    at: Instant,
+    percent: f64,
+    /// It was seen how the value changed.
+    is_change: bool,
+}
+
+/// Hosts report about once a second what their processes have used.
+const REPORTED: Duration = Duration::from_millis(500);
+/// A value that has stayed the same for so long will not change.
+const AT_REST: Duration = Duration::from_secs(3);
+
+impl Sample {
+    /// What a process has used by now, as its host says. What other hosts report is a step every
+    /// now and then: only from one step to another it is known in what time it was used.
+    fn after(
+        last: Option<&Sample>,
+        now: Instant,
+        (cpu_s, is_away): (f64, bool),
+        running_s: f64,
+    ) -> Sample {
+        let percent = |used: f64, passed: f64| match passed > 0.0 {
+            true => (100.0 * used / passed).max(0.0),
+            false => 0.0,
+        };
+        let Some(last) = last else {
+            return Sample {
+                cpu_s,
+                at: now,
+                percent: percent(cpu_s, running_s),
+                is_change: false,
+            };
+        };
+        let (used, passed) = (cpu_s - last.cpu_s, now - last.at);
+        let percent = match is_away {
+            true if used == 0.0 && passed >= AT_REST => 0.0,
+            true if used == 0.0 || (last.is_change && passed < REPORTED) => return *last,
+            true if !last.is_change => last.percent,
+            _ => percent(used, passed.as_secs_f64()),
+        };
+        Sample {
+            cpu_s,
+            at: now,
+            percent,
+            is_change: used != 0.0,
+        }
+    }
 }
 
 /// How long a process without Margay's threads is not searched again for them: the search reads
@@ -157,17 +218,11 @@ impl Mesh {
             .look()
             .into_iter()
             .map(|peers| {
-                let percent = |process: (u32, u32), cpu_s: f64, running_s: f64| {
-                    next.insert(process, (cpu_s, now));
-                    let (used, passed) = match self.last.get(&process) {
-                        Some((before, at)) => (cpu_s - before, (now - *at).as_secs_f64()),
-                        None => (cpu_s, running_s),
-                    };
-                    if passed > 0.0 {
-                        (100.0 * used / passed).max(0.0)
-                    } else {
-                        0.0
-                    }
+                let percent = |process: (u32, u32), (cpu_s, is_away): (f64, bool), running_s| {
+                    let last = self.last.get(&process);
+                    let sample = Sample::after(last, now, (cpu_s, is_away), running_s);
+                    next.insert(process, sample);
+                    sample.percent
                 };
                 view(peers, now_ns(), percent, &mut threads, &Posted::default())
             })
@@ -227,7 +282,7 @@ impl Mesh {
 pub(crate) fn view(
     peers: &dyn Peers,
     now_ns: u64,
-    mut percent: impl FnMut((u32, u32), f64, f64) -> f64,
+    mut percent: impl FnMut((u32, u32), (f64, bool), f64) -> f64,
     threads: &mut impl FnMut(u32) -> Option<ProcessView>,
     posted: &Posted,
 ) -> JobView {
@@ -241,7 +296,9 @@ pub(crate) fn view(
         .map(|rank| {
             let identity = peers.identity(rank);
             let reported = peers.reported(rank);
-            let pid = reported.map_or(identity.pid, |report| report.pid);
+            // It may have ended before its host had reported anything.
+            let pid =
+                (reported.map(|report| report.pid).filter(|&pid| pid != 0)).unwrap_or(identity.pid);
             let lives = pid != 0 && !peers.has_exited(rank);
             let facts = (lives && reported.is_none())
                 .then(|| ProcessFacts::of(pid))
@@ -254,10 +311,16 @@ pub(crate) fn view(
             let call = peers.call(rank);
             let process = (peers.host(rank), pid);
             let cpu_percent = match away.is_some() || facts.is_some() {
-                true => percent(process, cpu_s, running_s),
+                true => percent(process, (cpu_s, away.is_some()), running_s),
                 false => 0.0,
             };
             let (state, waiting) = match state::doing(peers, rank, now_ns) {
+                // A program without the library ends in its first phase.
+                Doing::Finished
+                    if peers.has_failed(rank) && peers.phase(rank) != Phase::Starting =>
+                {
+                    (State::Failed, None)
+                }
                 Doing::Finished => (State::Finished, None),
                 Doing::Running => (running(peers, rank, cpu_percent), None),
                 Doing::Waiting(waits) => {
@@ -325,6 +388,31 @@ fn running(peers: &dyn Peers, rank: u32, cpu_percent: f64) -> State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_hosts_report_in_steps_is_no_peak() {
+        let began = Instant::now();
+        let mut last = None;
+        let mut seen = Vec::new();
+        // A process that computes all the time, as reports of each second say.
+        for tick in 0..60u32 {
+            let now = began + Duration::from_millis(100) * tick;
+            let reported = f64::from((tick + 5) / 10);
+            let sample = Sample::after(last.as_ref(), now, (reported, true), 2.0);
+            seen.push(sample.percent.round());
+            last = Some(sample);
+        }
+        assert!(seen[..15].iter().all(|&percent| percent == 0.0), "{seen:?}");
+        assert!(
+            seen[16..].iter().all(|&percent| percent == 100.0),
+            "{seen:?}"
+        );
+        let rest = began + Duration::from_secs(20);
+        assert_eq!(
+            Sample::after(last.as_ref(), rest, (6.0, true), 2.0).percent,
+            0.0
+        );
+    }
     use margay_core_registry::{Facts, Pulse, Waiting, call_name};
     use margay_net_shm::SegmentPeers;
     use margay_sys_shm::layout::Sizes;

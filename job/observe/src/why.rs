@@ -123,17 +123,17 @@ pub fn of(peers: &dyn Peers) -> JobWhy {
         let is_here = rank.pid != 0;
         let frames: Vec<Frame> = match places.stack(number) {
             Some(Ok(stack)) => stack.users_frames().cloned().collect(),
-            Some(Err(refused)) if rank.state != State::Finished => {
+            Some(Err(refused)) if !rank.state.is_over() => {
                 unread.entry(refused.to_string()).or_default().push(number);
                 Vec::new()
             }
-            None if !is_here && rank.state != State::Finished => {
+            None if !is_here && !rank.state.is_over() => {
                 let host = peers.host_name(peers.host(number));
                 let why = format!("on host {host}: `margay why` there shows them");
                 unread.entry(why).or_default().push(number);
                 continue;
             }
-            None if peers.reported(number).is_some() && rank.state != State::Finished => {
+            None if peers.reported(number).is_some() && !rank.state.is_over() => {
                 let host = peers.host_name(peers.host(number));
                 let why = format!("on host {host}: `margay why` there shows where they are");
                 unread.entry(why).or_default().push(number);
@@ -147,7 +147,7 @@ pub fn of(peers: &dyn Peers) -> JobWhy {
     for class in &mut classes {
         class.missing = missing(class, &view.rank);
     }
-    let size = |c: &Class| (c.state == State::Finished, usize::MAX - c.ranks.len());
+    let size = |c: &Class| (c.state.is_over(), usize::MAX - c.ranks.len());
     classes.sort_by_key(|class| (size(class), class.ranks[0]));
     JobWhy {
         job: view.job,
@@ -300,7 +300,8 @@ impl Class {
         let place = self.stack.first();
         let at = match (self.state, place) {
             (State::Waiting, Some(frame)) => frame.caller.clone(),
-            (State::Finished, _) | (_, None) => String::new(),
+            (state, _) if state.is_over() => String::new(),
+            (_, None) => String::new(),
             (_, Some(frame)) => format!(" {}", frame.text),
         };
         let last = match self.call.as_str() {
@@ -327,6 +328,7 @@ impl Class {
                 format!("{who} {have} not called MPI_Init{at}")
             }
             State::Finished => format!("{who} {} finished", if one { "has" } else { "have" }),
+            State::Failed => format!("{who} {} died{last}", if one { "has" } else { "have" }),
         }
     }
 }
@@ -370,7 +372,8 @@ impl JobWhy {
             lines.push(class.text());
             // One function alone is in the line above.
             let frames = match (class.state, class.stack.len()) {
-                (State::Finished, _) | (_, 1) => &[],
+                (state, _) if state.is_over() => &[],
+                (_, 1) => &[],
                 _ => &class.stack[..],
             };
             for frame in frames {
