@@ -64,8 +64,9 @@ static int nodes_of(struct nodes *all) {
 
 /* What is known of a descriptor; NULL and errno where it is none. */
 static struct nxfile *file_of(int fd) {
-    struct stat now;
-    if (fstat(fd, &now) < 0) return NULL;
+    /* What is known here: a parallel file system would be asked for the rest, for every record. */
+    struct statx now;
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &now) < 0) return NULL;
     if (fd >= nxfiles_room) {
         int room = fd + 64;
         struct nxfile *more = realloc(nxfiles, (size_t)room * sizeof *more);
@@ -75,10 +76,11 @@ static struct nxfile *file_of(int fd) {
         nxfiles_room = room;
     }
     struct nxfile *file = &nxfiles[fd];
-    if (file->device != now.st_dev || file->number != now.st_ino) {
+    uint64_t device = (uint64_t)now.stx_dev_major << 32 | now.stx_dev_minor;
+    if (file->device != device || file->number != now.stx_ino) {
         if (file->shared) munmap((void *)file->shared, sizeof(long));
         way_end(file->way);
-        *file = (struct nxfile){.device = now.st_dev, .number = now.st_ino, .mode = M_UNIX};
+        *file = (struct nxfile){.device = device, .number = now.stx_ino, .mode = M_UNIX};
     }
     return file;
 }
