@@ -42,7 +42,11 @@ impl Counted {
 
 impl Disk for Counted {
     fn read(&self, part: Part, at: u64, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.timed(|disk| disk.read(part, at, into));
+        self.read_pieces(part, at, &mut [into])
+    }
+
+    fn read_pieces(&self, part: Part, at: u64, pieces: &mut [&mut [u8]]) -> io::Result<usize> {
+        let read = self.timed(|disk| disk.read_pieces(part, at, pieces));
         self.traffic.reads.fetch_add(1, Ordering::Relaxed);
         let bytes = *read.as_ref().unwrap_or(&0) as u64;
         self.traffic.read_bytes.fetch_add(bytes, Ordering::Relaxed);

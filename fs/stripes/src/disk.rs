@@ -92,7 +92,25 @@ pub trait Disk: Send + Sync {
     /// What the system says.
     fn read(&self, part: Part, at: u64, into: &mut [u8]) -> io::Result<usize>;
 
-    /// The same if nothing has to be waited for, because all of it is in memory; else none.
+    /// Reads from `at` on into pieces, one after the other; fewer bytes only at the end of the
+    /// part.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn read_pieces(&self, part: Part, at: u64, pieces: &mut [&mut [u8]]) -> io::Result<usize> {
+        let mut done = 0;
+        for piece in pieces {
+            let got = self.read(part, at + done as u64, piece)?;
+            done += got;
+            if got < piece.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Reads from `at` on if nothing has to be waited for, because all of it is in memory; else
+    /// none.
     fn read_now(&self, _: Part, _: u64, _: &mut [u8]) -> Option<usize> {
         None
     }

@@ -181,6 +181,10 @@ impl Disk for Folder {
         Ok(done)
     }
 
+    fn read_pieces(&self, part: Part, at: u64, pieces: &mut [&mut [u8]]) -> io::Result<usize> {
+        extent::read_at(self.file(part), at, pieces)
+    }
+
     fn read_now(&self, part: Part, at: u64, into: &mut [u8]) -> Option<usize> {
         extent::read_now(self.file(part), at, into)
     }

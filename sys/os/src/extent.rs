@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fstatfs, statvfs, syncfs};
-use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev, retry_on_intr};
+use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2, pwritev, retry_on_intr};
 use rustix::mount::UnmountFlags;
 
 /// The kernel takes at most this many pieces in one call.
@@ -67,6 +67,28 @@ pub fn punch(file: &File, offset: u64, len: u64) -> io::Result<()> {
 pub fn reserve(file: &File, at: u64, len: u64) -> io::Result<()> {
     let how = FallocateFlags::KEEP_SIZE;
     Ok(retry_on_intr(|| fallocate(file, how, at, len))?)
+}
+
+/// Reads into all pieces, one after the other, from `offset` on; fewer bytes only at the end of the
+/// file.
+///
+/// # Errors
+/// What the system says.
+pub fn read_at(file: &File, offset: u64, pieces: &mut [&mut [u8]]) -> io::Result<usize> {
+    let mut rest: Vec<IoSliceMut<'_>> = pieces.iter_mut().map(|p| IoSliceMut::new(p)).collect();
+    let mut rest = rest.as_mut_slice();
+    let mut done = 0;
+    IoSliceMut::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        let most = rest.len().min(MOST_PIECES);
+        let got = retry_on_intr(|| preadv(file, &mut rest[..most], offset + done as u64))?;
+        if got == 0 {
+            break;
+        }
+        done += got;
+        IoSliceMut::advance_slices(&mut rest, got);
+    }
+    Ok(done)
 }
 
 /// Reads from `offset` on if all of it is in memory; none where it is not, or where the file system
@@ -147,7 +169,11 @@ mod tests {
         write_all_at(&file, 0, &[IoSlice::new(b""), IoSlice::new(b"12345")]).expect("written");
         write_all_at(&file, 0, &[]).expect("nothing to write");
         let mut all = vec![0; 9005];
-        file.read_exact_at(&mut all, 0).expect("read");
+        let (some, more) = all.split_at_mut(4000);
+        let got = read_at(&file, 0, &mut [some, &mut [], more]).expect("read");
+        assert_eq!(got, 9005);
+        let got = read_at(&file, 9000, &mut [&mut [0; 3], &mut [0; 9]]).expect("read");
+        assert_eq!(got, 5);
         assert_eq!(&all[..8], b"12345abc");
         assert_eq!(all[5..], *b"abc".repeat(3000));
         if punch(&file, 0, 4096).is_ok() {

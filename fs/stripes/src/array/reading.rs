@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use margay_core_stripes::{BLOCK, recover};
 
 use super::{Array, Spot, UnitState};
-use crate::disk::{Disk, Part, read_exact};
+use crate::disk::{Disk, Part};
 use crate::fault::{Fault, Result};
 use crate::sums::{self, Record};
 
@@ -74,15 +74,25 @@ impl Array {
         if there == 0 {
             return Ok(());
         }
-        let first = from / BLOCK;
-        let last = (from + there).div_ceil(BLOCK);
-        if from.is_multiple_of(BLOCK) && there.is_multiple_of(BLOCK) {
-            return self.read_blocks(spot, role, first, &mut into[..there]);
+        // Blocks that are wanted in part are read beside the others, which go to their place.
+        let mut parts = [0; 2 * BLOCK];
+        let (head, tail) = parts.split_at_mut(BLOCK);
+        let skip = from % BLOCK;
+        let head_len = if skip > 0 { there.min(BLOCK - skip) } else { 0 };
+        let tail_len = (there - head_len) % BLOCK;
+        let (head_into, rest) = into[..there].split_at_mut(head_len);
+        let (whole, tail_into) = rest.split_at_mut(there - head_len - tail_len);
+        let mut pieces: Vec<&mut [u8]> = Vec::with_capacity(3);
+        if head_len > 0 {
+            pieces.push(head);
         }
-        let mut whole = vec![0; (last - first) * BLOCK];
-        self.read_blocks(spot, role, first, &mut whole)?;
-        let skip = from - first * BLOCK;
-        into[..there].copy_from_slice(&whole[skip..skip + there]);
+        pieces.push(whole);
+        if tail_len > 0 {
+            pieces.push(tail);
+        }
+        self.read_blocks(spot, role, from / BLOCK, &mut pieces)?;
+        head_into.copy_from_slice(&parts[skip..skip + head_len]);
+        tail_into.copy_from_slice(&parts[BLOCK..BLOCK + tail_len]);
         Ok(())
     }
 
@@ -92,17 +102,24 @@ impl Array {
         spot: Spot<'_>,
         role: usize,
         first: usize,
-        into: &mut [u8],
+        pieces: &mut [&mut [u8]],
     ) -> Result<()> {
-        match self.try_blocks(spot, role, first, into) {
+        match self.try_blocks(spot, role, first, pieces) {
             UnitState::Right => return Ok(()),
             UnitState::Absent => {}
             UnitState::Stale | UnitState::Damaged => {
                 self.damaged_reads.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let found = self.compute(spot, role, first, into.len());
-        into.copy_from_slice(&found.ok_or(Fault::Broken)?);
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        let found = self.compute(spot, role, first, len);
+        let found = found.ok_or(Fault::Broken)?;
+        let mut rest = found.as_slice();
+        for piece in pieces {
+            let (bytes, others) = rest.split_at(piece.len());
+            piece.copy_from_slice(bytes);
+            rest = others;
+        }
         Ok(())
     }
 
@@ -124,7 +141,8 @@ impl Array {
             }
             let there = spot.stored(other).saturating_sub(first * BLOCK);
             let mut unit = vec![0; there.min(len)];
-            let is_right = self.try_blocks(spot, other, first, &mut unit) == UnitState::Right;
+            let is_right =
+                self.try_blocks(spot, other, first, &mut [&mut unit]) == UnitState::Right;
             right += usize::from(is_right);
             units.push(is_right.then_some(unit));
         }
@@ -133,9 +151,16 @@ impl Array {
     }
 
     /// Reads whole blocks that are stored of a unit from its directory.
-    fn try_blocks(&self, spot: Spot<'_>, role: usize, first: usize, into: &mut [u8]) -> UnitState {
+    fn try_blocks(
+        &self,
+        spot: Spot<'_>,
+        role: usize,
+        first: usize,
+        pieces: &mut [&mut [u8]],
+    ) -> UnitState {
         let row = spot.row;
-        if into.is_empty() {
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if len == 0 {
             return UnitState::Right;
         }
         let n = spot.layout.directory(row.slot, role);
@@ -153,18 +178,13 @@ impl Array {
             Err(error) => return self.unreadable(n, &error),
         };
         let at = row.slot * self.slot_bytes as u64 + (first * BLOCK) as u64;
-        match read_exact(&*disk, Part::Data, at, into) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return UnitState::Damaged;
-            }
+        match disk.read_pieces(Part::Data, at, pieces) {
+            Ok(got) if got == len => {}
+            Ok(_) => return UnitState::Damaged,
             Err(error) => return self.unreadable(n, &error),
         }
-        if sums::blocks(into).eq(record.sums[first..]
-            .iter()
-            .copied()
-            .take(into.len() / BLOCK))
-        {
+        let sums = pieces.iter().flat_map(|piece| sums::blocks(piece));
+        if sums.eq(record.sums[first..].iter().copied().take(len / BLOCK)) {
             UnitState::Right
         } else {
             UnitState::Damaged
@@ -192,6 +212,6 @@ impl Array {
         let Some(role) = spot.layout.role(spot.row.slot, n) else {
             return UnitState::Right;
         };
-        self.try_blocks(spot, role, 0, &mut vec![0; spot.stored(role)])
+        self.try_blocks(spot, role, 0, &mut [&mut vec![0; spot.stored(role)]])
     }
 }
