@@ -52,6 +52,8 @@ pub struct Array {
     writing: Mutex<()>,
     /// Memory for units of parity: it costs more to get it from the system than to fill it.
     buffers: Mutex<Vec<Vec<u8>>>,
+    /// The same for rows that wait.
+    rows: Mutex<Vec<Vec<u8>>>,
     /// Held while directories are synced: who finds that another one does it waits for its end.
     syncing: Mutex<()>,
     /// Threads that help with long reads and writes, where somebody has asked for them.
@@ -95,6 +97,10 @@ impl Directory {
 /// Bytes from which on a read or write is worth waking others.
 const LEAST_SHARED: usize = 256 << 10;
 
+/// Most bytes of memory for rows that is kept while files are written: ranks that write one file
+/// together are that far apart.
+const MOST_KEPT_ROWS: usize = 48 << 20;
+
 /// Events that are kept until they are reported.
 const MOST_EVENTS: usize = 1000;
 
@@ -122,9 +128,32 @@ impl Array {
             events: Mutex::new(Vec::new()),
             writing: Mutex::new(()),
             buffers: Mutex::default(),
+            rows: Mutex::default(),
             syncing: Mutex::new(()),
             crew: OnceLock::new(),
         }
+    }
+
+    /// Memory for a row of this length, with anything in it.
+    pub fn row_memory(&self, len: usize) -> Vec<u8> {
+        let mut rows = lock(&self.rows);
+        let kept = rows.iter().rposition(|row| row.len() == len);
+        let kept = kept.map(|at| rows.swap_remove(at));
+        drop(rows);
+        kept.unwrap_or_else(|| vec![0; len])
+    }
+
+    /// Takes memory of a row back.
+    pub fn keep_row_memory(&self, row: Option<Vec<u8>>) {
+        let mut rows = lock(&self.rows);
+        let fits = |row: &Vec<u8>| !row.is_empty() && row.len() * rows.len() < MOST_KEPT_ROWS;
+        let row = row.filter(fits);
+        rows.extend(row);
+    }
+
+    /// Gives memory back that is kept for the next rows.
+    pub fn free_row_memory(&self) {
+        lock(&self.rows).clear();
     }
 
     /// The state as it is now.

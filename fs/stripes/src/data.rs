@@ -270,7 +270,7 @@ impl Store {
         from: usize,
         bytes: &[u8],
     ) -> Result<()> {
-        let mut rows = write(data);
+        let mut rows = data.write_in_pace(row);
         if rows.is_gone {
             return Err(Fault::Missing);
         }
@@ -298,8 +298,10 @@ impl Store {
         let whole = Arc::new(whole);
         rows.landing.insert(row, Arc::clone(&whole));
         drop(rows);
+        data.pace.complete();
         self.land(ino, data, &layout, row, (&whole, &undo))?;
         data.written.fetch_max(end, Ordering::SeqCst);
+        self.array.keep_row_memory(Arc::into_inner(whole));
         Ok(())
     }
 
@@ -337,7 +339,7 @@ impl Store {
                 // The others go on waiting, below what came meanwhile.
                 let newer = rows.partial.remove(&row).unwrap_or_default();
                 let before = newer.cost() as u64;
-                let older = undo.apply(whole, newer);
+                let older = undo.apply(whole, &newer);
                 self.waiting
                     .fetch_add(older.cost() as u64, Ordering::Relaxed);
                 self.waiting.fetch_sub(before, Ordering::Relaxed);
@@ -383,6 +385,7 @@ impl Store {
         let is_new = !rows.partial.contains_key(&row);
         let partial = rows.partial.entry(row).or_default();
         let before = partial.cost();
+        partial.widen_for(bytes.len(), rows.layout.row_bytes(), &self.array);
         partial.put(from, bytes);
         if is_new {
             lock(&self.unwritten).insert(ino);
@@ -415,6 +418,7 @@ impl Store {
         if let Some(partial) = rows.partial.remove(&row) {
             self.waiting
                 .fetch_sub(partial.cost() as u64, Ordering::Relaxed);
+            self.array.keep_row_memory(Some(partial.into_row()));
         }
     }
 

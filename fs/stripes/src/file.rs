@@ -3,16 +3,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 
 use margay_core_stripes::Layout;
 
-use crate::array::Spot;
+use crate::array::{Array, Spot};
 use crate::change::RowRef;
+use crate::pace::Pace;
 use crate::writers::Writers;
 
 /// Memory that a range of a row takes besides its bytes, at least.
 const RANGE_COST: usize = 64;
+
+/// This part of a row, one in 8 bytes, is worth the memory of all.
+const LEAST_PART: usize = 8;
+
+/// Bytes of rows of a file, whole and in part, that wait before others shall complete some.
+const FAR_AHEAD: usize = 8 << 20;
 
 /// Most ranges of a row that wait.
 pub const MOST_RANGES: usize = 256;
@@ -34,6 +41,7 @@ pub struct FileData {
     pub blocks: AtomicU64,
     pub rows: RwLock<Rows>,
     pub writers: Writers,
+    pub pace: Pace,
     /// Where the last reads ended.
     pub streams: Mutex<Vec<u64>>,
     /// Who writes behind the end.
@@ -59,9 +67,24 @@ impl FileData {
                 is_gone: false,
             }),
             writers: Writers::default(),
+            pace: Pace::default(),
             streams: Mutex::default(),
             appending: Mutex::default(),
         }
+    }
+}
+
+impl FileData {
+    /// The rows, for who writes a part of this one, and is not far ahead of the others who do.
+    pub fn write_in_pace(&self, row: u64) -> RwLockWriteGuard<'_, Rows> {
+        let lock = || self.rows.write().unwrap_or_else(PoisonError::into_inner);
+        let rows = lock();
+        if !rows.is_ahead(row) {
+            return rows;
+        }
+        drop(rows);
+        self.pace.wait();
+        lock()
     }
 }
 
@@ -101,6 +124,12 @@ impl Rows {
         waits || self.map.contains_key(&row)
     }
 
+    /// Whether who writes to a row begins it, behind many that wait.
+    fn is_ahead(&self, row: u64) -> bool {
+        let waiting = self.partial.len() * self.layout.row_bytes();
+        waiting >= FAR_AHEAD && !self.partial.contains_key(&row)
+    }
+
     /// Forgets where rows below `end` lie, from `first` on; returns where.
     pub fn remove_rows(&mut self, first: u64, end: u64) -> Vec<RowRef> {
         let mut removed = Vec::new();
@@ -126,18 +155,22 @@ impl Rows {
 }
 
 /// Ranges of a row in memory that are newer than what is stored. They neither touch nor overlap.
+/// Few bytes have memory of their own; many lie in memory of a whole row, each at its place, so
+/// that none is copied twice.
 #[derive(Debug, Default)]
 pub struct Partial {
     ranges: BTreeMap<usize, Vec<u8>>,
+    /// A whole row, or nothing; then the ranges are `spans`, from and to.
+    row: Vec<u8>,
+    spans: BTreeMap<usize, usize>,
 }
 
 impl Partial {
     /// What it counts for the memory that is used.
     pub fn cost(&self) -> usize {
-        self.ranges
-            .values()
-            .map(|r| Partial::cost_of(r.len()))
-            .sum()
+        let lens = self.ranges.values().map(Vec::len);
+        let row = (!self.row.is_empty()).then_some(self.row.len());
+        lens.chain(row).map(Partial::cost_of).sum()
     }
 
     /// What a range of this length counts.
@@ -147,19 +180,60 @@ impl Partial {
 
     /// Whether the ranges are too many, so that the row is better read and kept whole.
     pub fn is_scattered(&self) -> bool {
-        self.ranges.len() > MOST_RANGES
+        self.ranges.len() + self.spans.len() > MOST_RANGES
+    }
+
+    /// Bytes that are there.
+    fn len(&self) -> usize {
+        let spans = self.spans.iter().map(|(from, to)| to - from);
+        self.ranges.values().map(Vec::len).chain(spans).sum()
+    }
+
+    /// Moves into memory of a whole row where `more` bytes make so much of it that this is better.
+    pub fn widen_for(&mut self, more: usize, row_bytes: usize, array: &Array) {
+        let all = self.cost().saturating_add(more);
+        if self.row.is_empty() && all.saturating_mul(LEAST_PART) >= row_bytes {
+            self.widen(array.row_memory(row_bytes));
+        }
+    }
+
+    /// Moves into memory of a whole row.
+    fn widen(&mut self, row: Vec<u8>) {
+        self.row = row;
+        for (from, bytes) in std::mem::take(&mut self.ranges) {
+            self.put(from, &bytes);
+        }
+    }
+
+    /// The memory of a whole row, when nothing of it is wanted any more.
+    pub fn into_row(self) -> Vec<u8> {
+        self.row
+    }
+
+    /// The last range below `end`, from and to.
+    fn before(&self, end: usize) -> Option<(usize, usize)> {
+        let range = self.ranges.range(..end).next_back();
+        let range = range.map(|(from, bytes)| (*from, from + bytes.len()));
+        range.or_else(|| {
+            self.spans
+                .range(..end)
+                .next_back()
+                .map(|(from, to)| (*from, *to))
+        })
     }
 
     /// Whether all of the range is there.
     pub fn covers(&self, from: usize, to: usize) -> bool {
-        let before = self.ranges.range(..=from).next_back();
-        before.is_some_and(|(start, bytes)| start + bytes.len() >= to)
+        self.before(from + 1).is_some_and(|(_, end)| end >= to)
     }
 
     /// Takes bytes in, over what is there.
     pub fn put(&mut self, from: usize, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
+        }
+        if !self.row.is_empty() {
+            return self.put_in_row(from, bytes);
         }
         let to = from + bytes.len();
         let before = self.ranges.range_mut(..=from).next_back();
@@ -192,20 +266,46 @@ impl Partial {
         }
     }
 
+    fn put_in_row(&mut self, from: usize, bytes: &[u8]) {
+        let to = from + bytes.len();
+        self.row[from..to].copy_from_slice(bytes);
+        let (mut first, mut last) = (from, to);
+        // Those that it reaches become part of it, from the last one on.
+        while let Some((start, end)) = self.before(last + 1)
+            && end >= first
+        {
+            self.spans.remove(&start);
+            (first, last) = (first.min(start), last.max(end));
+        }
+        self.spans.insert(first, last);
+    }
+
+    /// The bytes that are there of a range, with their places.
+    fn within(&self, from: usize, to: usize) -> impl Iterator<Item = (usize, &[u8])> {
+        let own = self.ranges.range(..to).rev();
+        let own = own.map(|(start, bytes)| (*start, bytes.as_slice()));
+        let spans = self.spans.range(..to).rev();
+        let spans = spans.map(|(start, end)| (*start, &self.row[*start..*end]));
+        let all = own.chain(spans).map(move |(start, bytes)| {
+            let (first, last) = (start.max(from), (start + bytes.len()).min(to));
+            (first, bytes.get(first - start..last.saturating_sub(start)))
+        });
+        all.map_while(|(first, bytes)| Some((first, bytes.filter(|bytes| !bytes.is_empty())?)))
+    }
+
     /// Copies what is there of a range into it.
     pub fn overlay(&self, from: usize, into: &mut [u8]) {
-        let to = from + into.len();
-        for (start, bytes) in self.ranges.range(..to).rev() {
-            let (first, last) = ((*start).max(from), (start + bytes.len()).min(to));
-            if first >= last {
-                break;
-            }
-            into[first - from..last - from].copy_from_slice(&bytes[first - start..last - start]);
+        for (first, bytes) in self.within(from, from + into.len()) {
+            into[first - from..first - from + bytes.len()].copy_from_slice(bytes);
         }
     }
 
     /// Takes the bytes out when they are one range from 0 to `len`.
     pub fn take_whole(&mut self, len: usize) -> Option<Vec<u8>> {
+        if self.row.len() == len && self.spans.get(&0) == Some(&len) {
+            self.spans.clear();
+            return Some(std::mem::take(&mut self.row));
+        }
         let is_whole = self.ranges.len() == 1 && self.ranges.get(&0).map(Vec::len) == Some(len);
         is_whole.then(|| self.ranges.remove(&0)).flatten()
     }
@@ -222,32 +322,26 @@ impl Undo {
     /// For a write that may complete a row of `row_bytes`.
     pub fn of(partial: Option<&Partial>, from: usize, len: usize, row_bytes: usize) -> Undo {
         let to = from + len;
-        let mut before = Vec::new();
-        let all: usize = partial.map_or(0, |partial| partial.ranges.values().map(Vec::len).sum());
+        let all = partial.map_or(0, Partial::len);
         // Otherwise it is not complete then.
         let partial = partial.filter(|_| all + len >= row_bytes);
-        for (start, bytes) in partial
-            .iter()
-            .flat_map(|partial| partial.ranges.range(..to))
-        {
-            let (first, last) = ((*start).max(from), (start + bytes.len()).min(to));
-            if first < last {
-                before.push((first, bytes[first - start..last - start].to_vec()));
-            }
-        }
+        let parts = partial
+            .into_iter()
+            .flat_map(|partial| partial.within(from, to));
+        let before = parts.map(|(at, bytes)| (at, bytes.to_vec())).collect();
         Undo { from, to, before }
     }
 
     /// What waits of a row without the write that completed it, below what is newer than it.
-    pub fn apply(&self, whole: &[u8], newer: Partial) -> Partial {
+    pub fn apply(&self, whole: &[u8], newer: &Partial) -> Partial {
         let mut partial = Partial::default();
         partial.put(0, &whole[..self.from]);
         partial.put(self.to, &whole[self.to..]);
         for (at, bytes) in &self.before {
             partial.put(*at, bytes);
         }
-        for (at, bytes) in newer.ranges {
-            partial.put(at, &bytes);
+        for (at, bytes) in newer.within(0, whole.len()) {
+            partial.put(at, bytes);
         }
         partial
     }
@@ -291,7 +385,7 @@ mod tests {
         let whole = row.take_whole(100).expect("it is complete");
         let mut newer = Partial::default();
         newer.put(90, &[3; 5]);
-        let row = undo.apply(&whole, newer);
+        let row = undo.apply(&whole, &newer);
         assert!(row.covers(0, 20) && !row.covers(19, 21) && !row.covers(29, 31));
         let mut seen = [9; 100];
         row.overlay(0, &mut seen);
@@ -313,9 +407,13 @@ mod tests {
             let mut row = Partial::default();
             let mut plain = [0_u8; 64];
             let mut is_there = [false; 64];
+            let widens = next(14) as u8;
             for value in 1..12 {
                 let from = next(64);
                 let len = next(64 - from + 1);
+                if value == widens {
+                    row.widen(vec![99; 64]);
+                }
                 row.put(from, &vec![value; len]);
                 plain[from..from + len].fill(value);
                 is_there[from..from + len].fill(true);

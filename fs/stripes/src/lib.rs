@@ -25,6 +25,7 @@ mod log;
 mod mend;
 mod names;
 mod ops;
+mod pace;
 mod quota;
 mod reserve;
 mod slots;

@@ -517,7 +517,8 @@ impl Store {
         let is_idle = self.idle_since.swap(before, Ordering::SeqCst) == before;
         let written = self.write_out_all();
         let committed = self.commit();
-        if is_idle && lock(&self.slots).kept() > 0 {
+        if is_idle {
+            self.array.free_row_memory();
             self.give_back();
         }
         self.keep_reserve();

@@ -49,6 +49,10 @@ const PLACES: &[(&str, &str)] = &[
         "a rebuild pauses so that others have their share",
     ),
     (
+        "fs/stripes/src/pace.rs",
+        "who begins a row of a file lets others complete one that waits, for a short time",
+    ),
+    (
         "fs/stripes/src/watched.rs",
         "threads of a stripe directory wait for operations, and who asked for their end, in time",
     ),
