@@ -6,7 +6,7 @@ mod reading;
 mod writing;
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use margay_core_stripes::{BLOCK, Layout, MOST_DIRECTORIES, Over};
@@ -58,6 +58,8 @@ pub struct Array {
     syncing: Mutex<()>,
     /// Threads that help with long reads and writes, where somebody has asked for them.
     crew: OnceLock<Crew>,
+    /// Threads that read or write rows.
+    working: AtomicUsize,
 }
 
 /// A row, and the layout of its file.
@@ -131,6 +133,7 @@ impl Array {
             rows: Mutex::default(),
             syncing: Mutex::new(()),
             crew: OnceLock::new(),
+            working: AtomicUsize::new(0),
         }
     }
 
@@ -481,12 +484,14 @@ impl Array {
         self.crew.get_or_init(|| Crew::new(helpers));
     }
 
-    /// Does work in pieces, with help where it is long enough for that.
+    /// Does work in pieces, with help where it is long enough for that and others leave cores free.
     pub fn share(&self, bytes: usize, work: &(dyn Fn() + Sync)) {
+        let others = self.working.fetch_add(1, Ordering::Relaxed);
         match self.crew.get() {
-            Some(crew) if bytes >= LEAST_SHARED => crew.share(work),
+            Some(crew) if bytes >= LEAST_SHARED && others < crew.helpers() => crew.share(work),
             _ => work(),
         }
+        self.working.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn place(&self, n: usize, slot: u64) -> Place {

@@ -105,6 +105,12 @@ impl Crew {
         }
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn helpers(&self) -> usize {
+        self.threads.len()
+    }
+
     /// Does the work, which takes pieces until there are none, and lets helpers do the same at the
     /// same time. When somebody else has posted work, nobody helps with this one. All have left the
     /// work when this returns.
