@@ -51,6 +51,9 @@ pub enum PartAction {
         /// A new name, without a dot: it stays in its parent
         #[arg(long = "nm", value_name = "NAME")]
         new_name: Option<String>,
+        /// Other nodes of the machine, as of make, for .compute, .service or .io
+        #[arg(long = "nd", value_name = "NODES", value_parser = nodes)]
+        nodes: Option<String>,
         #[command(flatten)]
         attributes: AttributeOptions,
         /// A new owner, and behind a dot a new group, by name or number; root alone gives a
@@ -203,6 +206,7 @@ impl PartAction {
             }
             PartAction::Change {
                 new_name,
+                nodes,
                 attributes,
                 owner,
                 group,
@@ -210,6 +214,7 @@ impl PartAction {
             } => {
                 let changes = [
                     pair("name", new_name.as_ref()),
+                    pair("nodes", nodes.as_ref()),
                     attributes.words(),
                     pair("owner", owner.as_ref()),
                     pair("group", group.as_ref()),

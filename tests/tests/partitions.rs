@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use margay_tests::pfs::{Place as Files, tool};
 use margay_tests::{command, run, scratch, stage, succeed};
 
 /// A user's state folder.
@@ -269,6 +270,98 @@ fn damage_a_newer_version_and_a_place_without_room_are_reported() {
             .into_iter()
             .all(|p| p.extension().is_none_or(|e| e != "new"))
     );
+}
+
+#[test]
+fn service_and_io_partitions_run_commands_and_no_parallel_program() {
+    let place = Place(scratch());
+    place.part("mkpart -sz 1 .service.edit");
+    place.part("chpart -nd 0 .io");
+    assert_eq!(place.part("pexec .io nproc"), "1\n");
+    let said_of = |name: &str, words: &[&str]| {
+        let output = run(&mut place.command(name, words));
+        (output.status.code(), said(&output))
+    };
+    let why = "is for commands and programs of one process";
+    for name in [".service", ".service.edit", ".io"] {
+        let alone = said_of("mpiexec", &["-pn", name, "-n", "1", "true"]);
+        assert_eq!(alone.0, Some(0), "{name}: {}", alone.1);
+        for words in [
+            &["-pn", name, "-n", "2", "true"][..],
+            &["-pn", name, "true"],
+        ] {
+            let (status, text) = said_of("mpiexec", words);
+            assert!(status == Some(2) && text.contains(why), "{words:?}: {text}");
+        }
+        let (status, text) = said_of("poe", &["true", "-rmpool", name, "-nodes", "1"]);
+        assert!(status != Some(0) && text.contains(why), "{name}: {text}");
+    }
+    let listed = place.listed("lspart -json -r .");
+    let of = |p: &serde_json::Value| format!("{} {}", p["partition"], p["kind"]).replace('"', "");
+    let kinds: Vec<String> = listed["partitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(of)
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            ".compute compute",
+            ".io io",
+            ".service service",
+            ".service.edit service"
+        ]
+    );
+    assert!(place.part("showpart .io").contains("for services of files"));
+    place.part("mkpart .io.disks");
+    for (words, text) in [
+        (&["chpart", "-nd", "0", "."][..], "keeps its nodes"),
+        (&["chpart", "-nd", "0", ".service.edit"], "keeps its nodes"),
+        (&["chpart", "-nd", "9999", ".io"], "it has no node 9999"),
+    ] {
+        let said = place.refused(words, 1);
+        assert!(said.contains(text), "{words:?}: {said}");
+    }
+    if cores() > 1 {
+        let said = place.refused(&["chpart", "-nd", "1", ".io"], 1);
+        assert!(
+            said.contains("would lose node 0, which '.io.disks' in it has"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_parallel_file_system_is_served_by_the_cores_of_the_io_partition() {
+    let Some(files) = Files::new() else { return };
+    let last = (cores() - 1).to_string();
+    let part = |words: &[&str]| {
+        let mut command = command(stage().join("bin/margay"), 60);
+        command.arg("part").args(words);
+        succeed(command.env("XDG_STATE_HOME", files.path("state")))
+    };
+    part(&["chpart", "-nd", &last, ".io"]);
+    let own = part(&[
+        "pexec",
+        ".io",
+        "grep",
+        "Cpus_allowed_list",
+        "/proc/self/status",
+    ]);
+    files.pfs(&["create", "scratch", "d1", "d2"]);
+    files.pfs(&["mount", "scratch", "mnt"]);
+    fs::write(files.mount().join("file"), vec![7; 1 << 20]).unwrap();
+    tool("sync", &["mnt/file"], files.folder.path());
+    let service = files.service().expect("the service runs");
+    let threads = fs::read_dir(service.join("task")).unwrap().flatten();
+    let of = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("status")).unwrap();
+    let threads: Vec<String> = threads.map(of).collect();
+    assert!(
+        threads.len() > 1 && threads.iter().all(|t| t.contains(&own)),
+        "{own}: {threads:?}"
+    );
+    files.pfs(&["stop", "scratch"]);
 }
 
 #[test]

@@ -25,6 +25,10 @@ pub enum Refused {
     Nodes(String, String),
     /// It is always there.
     Permanent(String),
+    /// Its nodes are what they are.
+    Fixed(String),
+    /// It would lose a node that one in it has.
+    Needed(String, String, u32),
     /// It has subpartitions.
     Children(String),
     /// There are as many partitions as there may be.
@@ -73,6 +77,15 @@ impl fmt::Display for Refused {
             Refused::Permanent(name) => write!(
                 f,
                 "the partition '{name}' is always there and keeps its name; name one that was made"
+            ),
+            Refused::Fixed(name) => write!(
+                f,
+                "the partition '{name}' keeps its nodes; other nodes can be given to .compute, .service and .io, and any other \
+                 one be made anew"
+            ),
+            Refused::Needed(name, child, node) => write!(
+                f,
+                "the partition '{name}' would lose node {node}, which '{child}' in it has; remove that one first"
             ),
             Refused::Children(name) => write!(
                 f,

@@ -11,8 +11,13 @@ pub const ROOT: &str = ".";
 /// The partition below which names without a leading dot lie.
 pub const COMPUTE: &str = ".compute";
 
-/// Partitions that are always there, each of all nodes.
-const PERMANENT: [&str; 4] = [ROOT, COMPUTE, ".service", ".io"];
+/// Partitions that are always there, at first each of all nodes.
+const PERMANENT: [&str; 4] = [ROOT, COMPUTE, SERVICE, IO];
+
+/// The partition of commands and sequential programs.
+const SERVICE: &str = ".service";
+/// That of the services of files; parallel programs are not run in it either.
+pub const IO: &str = ".io";
 
 /// The most partitions beside these.
 const MOST: usize = 4096;
@@ -238,6 +243,46 @@ impl Table {
             Some((node, name.as_str(), slots))
         };
         nodes.filter_map(of).collect()
+    }
+
+    /// Gives one of the partitions that are always there other nodes: `.compute`, `.service`, `.io`.
+    ///
+    /// # Errors
+    /// When it is another one, the caller may not write to it, the machine has no such nodes, or a
+    /// partition in it has one that it is to lose.
+    pub fn assign(&mut self, caller: &Caller, name: &str, wanted: &Wanted) -> Result<(), Refused> {
+        let path = path(name)?;
+        self.permitted(caller, &path, Right::Write)?;
+        if path == ROOT || !Table::is_permanent(&path) {
+            return Err(Refused::Fixed(path));
+        }
+        let refused = |why| Refused::Nodes(ROOT.to_owned(), why);
+        let nodes = wanted.choose(&self.all[ROOT].nodes, self.shape, |_| 0);
+        let nodes = nodes.map_err(refused)?;
+        for child in self.below(&path) {
+            let own = &self.all[&child];
+            let lost = own.nodes.iter().find(|node| !nodes.contains(node));
+            if let Some(lost) = lost.filter(|_| own.slots.is_empty()) {
+                return Err(Refused::Needed(path, child, *lost));
+            }
+        }
+        if let Some(partition) = self.all.get_mut(&path) {
+            partition.nodes = nodes;
+        }
+        Ok(())
+    }
+
+    /// One of the partitions that are always there, whatever rights its user has.
+    #[must_use]
+    pub fn always(&self, path: &str) -> Option<&Partition> {
+        self.all.get(path).filter(|_| Table::is_permanent(path))
+    }
+
+    /// Whether a partition is for commands and sequential programs: `.service`, `.io`, and what
+    /// lies in them.
+    #[must_use]
+    pub fn is_for_commands(path: &str) -> bool {
+        [SERVICE, IO].iter().any(|own| Table::is_within(path, own))
     }
 
     /// Removes a partition, and with `recursive` those below it: all or none.

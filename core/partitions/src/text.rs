@@ -86,10 +86,11 @@ impl Table {
         }
         let table = Table { shape, hosts, all };
         let permanent = Table::new(shape, 0, 0);
-        let has_all = permanent.all.iter().all(|(path, whole)| {
-            let own = table.all.get(path);
-            own.is_some_and(|own| own.nodes == whole.nodes)
-        });
+        let has_all = permanent
+            .all
+            .keys()
+            .all(|path| table.all.contains_key(path));
+        let has_all = has_all && table.all["."].nodes == permanent.all["."].nodes;
         if has_all && is_consistent(&table) {
             return Ok(table);
         }
@@ -163,6 +164,16 @@ end
         let table = Table::parse(OLD).unwrap();
         assert_eq!(table.all[".compute.mine"].nodes, [0, 2]);
         assert_eq!(table.text(), OLD);
+    }
+
+    #[test]
+    fn those_that_are_always_there_may_have_some_of_the_nodes() {
+        let fewer = OLD.replacen(".io 1000 100 755 ss 10 0-3", ".io 1000 100 755 ss 10 3", 1);
+        let table = Table::parse(&fewer).unwrap();
+        assert_eq!(table.all[".io"].nodes, [3]);
+        assert_eq!(table.text(), fewer);
+        let none = OLD.replacen(". 1000 100 755 ss 10 0-3", ". 1000 100 755 ss 10 0-2", 1);
+        assert!(Table::parse(&none).is_err());
     }
 
     /// As version 2 wrote it.

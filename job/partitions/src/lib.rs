@@ -17,7 +17,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use margay_core_partitions::{Caller, Partition, Shape, Table};
+use margay_core_partitions::{Caller, IO, Partition, Shape, Table};
 use margay_sys_os::port::Channel;
 use margay_sys_os::{cpu, port, process};
 
@@ -303,6 +303,15 @@ impl Store {
     #[must_use]
     pub fn cores(&self, partition: &Partition) -> Vec<usize> {
         self.cores_of(&partition.nodes)
+    }
+
+    /// The cores on which services of files run: those of the partition `.io`, where it is smaller
+    /// than the machine.
+    #[must_use]
+    pub fn io_cores() -> Option<Vec<usize>> {
+        let store = Store::find().ok()?;
+        let cores = store.cores(store.read().ok()?.always(IO)?);
+        (cores.len() < store.cores.len()).then_some(cores)
     }
 
     /// The cores of nodes.

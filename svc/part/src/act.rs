@@ -23,6 +23,7 @@ pub enum Change {
     Alter {
         name: String,
         new_name: Option<String>,
+        nodes: Option<Wanted>,
         changes: Changes,
     },
 }
@@ -57,6 +58,7 @@ impl Change {
                 Change::Alter {
                     name,
                     new_name: asked.new_name,
+                    nodes: asked.wanted,
                     changes: asked.changes,
                 }
             }
@@ -92,10 +94,15 @@ impl Change {
             }
             Change::Alter {
                 new_name,
+                nodes,
                 changes,
                 name,
             } => table
                 .change(who, name, changes)
+                .and_then(|()| match nodes {
+                    Some(nodes) => table.assign(who, name, nodes),
+                    None => Ok(()),
+                })
                 .and_then(|()| match new_name {
                     Some(new) => table.rename(who, name, new).map(drop),
                     None => Ok(()),

@@ -151,6 +151,7 @@ fn begin(
         true => format!("{refused}; pools are partitions, which margay part lspart lists"),
         false => refused.to_string(),
     })?;
+    size.suits(&path)?;
     let cores = store.cores(partition);
     usable(&path, &cores)?;
     let hosts = table.hosts_of(partition).into_iter();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use margay_core_partitions::{Partition, Scheduling, Shape, Table};
+use margay_core_partitions::{IO, Partition, Scheduling, Shape, Table};
 
 use crate::names;
 
@@ -109,8 +109,9 @@ pub fn partitions_json(table: &Table, listed: &[(&str, &Partition)]) -> String {
     let all: Vec<String> = (listed.iter())
         .map(|(path, partition)| {
             format!(
-                "{{\"partition\":\"{path}\",\"owner\":{},\"group\":{},\"access\":\"{}\",\"nodes\":{:?},\"hosts\":{:?},\"free\":{},\
+                "{{\"partition\":\"{path}\",\"kind\":\"{}\",\"owner\":{},\"group\":{},\"access\":\"{}\",\"nodes\":{:?},\"hosts\":{:?},\"free\":{},\
                  \"scheduling\":\"{}\",\"priority_limit\":{}}}",
+                kind(path),
                 partition.owner,
                 partition.group,
                 partition.mode.octal(),
@@ -123,6 +124,15 @@ pub fn partitions_json(table: &Table, listed: &[(&str, &Partition)]) -> String {
         })
         .collect();
     format!("{{\"partitions\":[{}]}}\n", all.join(","))
+}
+
+/// What it is for: programs of all kinds, or commands.
+fn kind(path: &str) -> &'static str {
+    match Table::is_for_commands(path) {
+        true if Table::is_within(path, IO) => "io",
+        true => "service",
+        false => "compute",
+    }
 }
 
 /// Hosts with their slots. Their names need no escapes.
@@ -139,6 +149,11 @@ fn hosts(table: &Table, partition: &Partition) -> Vec<String> {
 pub fn picture(table: &Table, path: &str, partition: &Partition) -> String {
     let Shape { rows, columns } = table.shape();
     let mut text = partitions(table, &[(path, partition)]);
+    text += match kind(path) {
+        "io" => "for services of files, commands and programs of one process\n",
+        "service" => "for commands and programs of one process\n",
+        _ => "",
+    };
     if !partition.slots.is_empty() {
         return text + &hosts(table, partition).join("\n") + "\n";
     }

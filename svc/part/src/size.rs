@@ -35,6 +35,20 @@ impl Size {
         Some(size)
     }
 
+    /// Whether it is for this partition: one for commands runs no parallel program.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn suits(self, path: &str) -> Result<(), String> {
+        if !Table::is_for_commands(path) || self.nodes == 1 && !self.is_pool {
+            return Ok(());
+        }
+        Err(format!(
+            "the partition '{path}' is for commands and programs of one process; run parallel ones in .compute or a \
+             partition of it (margay part mkpart NAME, -pn NAME)"
+        ))
+    }
+
     /// Whether it can be had without anybody who looks after turns.
     #[must_use]
     pub fn needs_nobody(self, scheduling: Scheduling) -> bool {

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use margay_job_partitions::Store;
+use margay_sys_os::cpu;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::is_trusted;
 use margay_sys_os::process::lead_session;
@@ -44,6 +46,7 @@ pub fn serve(known: &Known, deadline: Duration, others: Others) -> Result<(), St
     // Before there are other threads, so that all of them have the signals blocked.
     let set = SignalSet::of(&ENDING);
     set.block();
+    use_io_cores();
     let begun = begin(known, deadline, others, &set);
     let said = match &begun {
         Ok(_) => READY.to_owned(),
@@ -60,6 +63,15 @@ pub fn serve(known: &Known, deadline: Duration, others: Others) -> Result<(), St
     service.release();
     let _ = fs::remove_file(registry::beside(&known.name, "sock")?);
     Ok(())
+}
+
+/// Leaves the cores of other partitions to programs, where `.io` has some of its own.
+pub fn use_io_cores() {
+    if let Some(cores) = Store::io_cores()
+        && let Err(error) = cpu::bind_thread(0, &cores)
+    {
+        eprintln!("cannot use the cores {cores:?} of the partition .io: {error}; others serve");
+    }
 }
 
 fn begin(

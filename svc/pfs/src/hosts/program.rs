@@ -10,6 +10,7 @@ use margay_sys_os::process::{beside, lead_session};
 use super::attach::Attached;
 use super::directory::{self, Directory};
 use super::reach::{Invitation, Reach, Wish};
+use crate::serve::use_io_cores;
 
 /// What the other host reads when it has been done.
 pub const READY: &str = "margay-pfs ready";
@@ -67,6 +68,7 @@ pub fn start() -> Result<(), String> {
 /// In words, which the standard output has as well.
 pub fn keep() -> Result<(), String> {
     lead_session();
+    use_io_cores();
     let mut text = String::new();
     let read = io::stdin().read_to_string(&mut text);
     let invitation = read.ok().and_then(|_| Invitation::read(&text));
