@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
+use margay_core_partitions::{Table, path};
 use margay_core_registry::network;
 use margay_job_launch::machine;
 use margay_job_launch::plan::{Binding, Hosts, Inherit, Job, Program, TimeLimit};
@@ -47,13 +48,23 @@ fn in_partition(name: &str, segments: &mut [RunOptions]) -> Result<Option<Turns>
     }
     let is_alone = segments.len() == 1;
     let ranks = segments.first().and_then(|own| own.ranks);
+    // `NAME:2` is two of its nodes.
+    let numbered = partition.rsplit_once(':');
+    let numbered = numbered.and_then(|(name, nodes)| Some((name, nodes.parse().ok()?)));
+    let (partition, nodes) = match numbered {
+        Some((name, nodes)) if nodes > 0 => (name, Some(nodes)),
+        _ => (&**partition, None),
+    };
+    // There the number of ranks is what is looked at.
+    let is_for_commands = path(partition).is_ok_and(|path| Table::is_for_commands(&path));
+    let nodes = nodes.filter(|_| !is_for_commands);
     let words = segments.iter().flat_map(|own| &own.program);
     let words: Vec<String> = (words.take(20))
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     let (turns, nodes) = Turns::begin(&Wanted {
         name: partition,
-        ranks: ranks.filter(|_| is_alone),
+        ranks: nodes.or(ranks.filter(|_| is_alone)),
         pool: None,
         priority: segments.iter().find_map(|own| own.placement.priority),
         command: &words.join(" "),

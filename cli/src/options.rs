@@ -445,7 +445,8 @@ pub struct PlacementOptions {
     #[arg(long = "cpu-set", aliases = ["cpu-list"], value_name = "CORES", value_parser = core_list)]
     pub cpu_set: Option<CoreList>,
 
-    /// Run in this partition, on its cores only; without -n there are as many ranks as it has nodes
+    /// Run in this partition, on its cores only; without -n there are as many ranks as it has
+    /// nodes. NAME:2 asks for two of them
     /// (margay part)
     #[arg(long = "pn", value_name = "PARTITION", conflicts_with = "cpu_set")]
     pub partition: Option<String>,

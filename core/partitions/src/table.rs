@@ -245,7 +245,7 @@ impl Table {
         nodes.filter_map(of).collect()
     }
 
-    /// Gives one of the partitions that are always there other nodes: `.compute`, `.service`, `.io`.
+    /// Gives `.compute`, `.service` or `.io`, which are always there, other nodes.
     ///
     /// # Errors
     /// When it is another one, the caller may not write to it, the machine has no such nodes, or a

@@ -23,7 +23,7 @@ pub use job::{After, Dependency, End, Job, JobId, Part, Phase, Tag};
 pub use pass::{Decision, Outside, Reason, refusal};
 pub use pattern::{Names, expand};
 pub use places::Host;
-pub use rules::{AccountRules, Backfill, QUEUE, QueueRules, Reservation, Settings};
+pub use rules::{AccountRules, Backfill, Gang, QUEUE, QueueRules, Reservation, Settings};
 pub use scheduler::{Ends, Scheduler};
 pub use time::{duration, shown};
 pub use wishes::{Array, Dialect, Joined, MailEvent, Output, Size, Warning, Wishes};

@@ -56,8 +56,15 @@ pub enum Reason {
     Reservation(Outside),
     /// Too few slots of its reservation are free.
     ReservedSlots { free: u32, needed: u32 },
-    /// It needs more than the machine has with all of its hosts, of which some have left since.
-    Larger { slots: u32 },
+    /// It needs more slots than the machine has with all of its hosts, of which some have left
+    /// since.
+    Larger { slots: u32, needed: u32 },
+    /// The same of memory, in MiB.
+    LargerMemory { has: u64, needed: u64 },
+    /// It needs more nodes than the partition has in which the jobs of its queue take turns.
+    LargerGang { nodes: u32, needed: u32 },
+    /// No hosts have what it asks for: as many slots of one host, or on as many hosts.
+    NoPlace { slots: u32, nodes: Option<u32> },
     /// It is the first in the queue, and too few slots are free.
     Slots {
         free: u32,
@@ -130,6 +137,8 @@ struct Pass<'a> {
     /// How many jobs are promised a time.
     depth: usize,
     free: Room,
+    /// What there is when nothing runs.
+    whole: Room,
     /// Of each host, where there are several.
     places: Vec<Room>,
     /// Made when the first job finds no room.
@@ -222,6 +231,7 @@ impl Scheduler {
             now,
             depth,
             free: self.machine().minus(self.used),
+            whole: self.whole(),
             places: self.free_of_hosts(),
             profile: None,
             first: None,
@@ -240,6 +250,8 @@ impl Scheduler {
             pass.in_reservation.clone_from(&self.in_reservation);
             pass.make_profile();
         }
+        // Otherwise nobody starts behind who is full.
+        let is_plain = self.reservations.is_empty() && self.kept().is_empty();
         pass.decision.never = self.lost.iter().map(|(id, d)| (*id, *d)).collect();
         let smallest = self.smallest().map_or(i64::MAX, i64::from);
         let may_preempt = self.accounts.values().any(|rules| rules.budget_s.is_some());
@@ -253,12 +265,12 @@ impl Scheduler {
                 Wanted::Reasons(_) => false,
             };
             let is_behind = depth == 0 && wanted == Wanted::Starts && pass.first.is_some();
-            if self.reservations.is_empty() && (is_full && has_promised || is_behind) {
+            if is_plain && (is_full && has_promised || is_behind) {
                 break;
             }
             // Larger jobs cannot start, and need not be looked at when nothing is promised to them.
             let is_promised = pass.decision.promised.len() >= depth.max(1);
-            if wanted == Wanted::Starts && is_promised && self.reservations.is_empty() {
+            if wanted == Wanted::Starts && is_promised && is_plain {
                 order.most_slots = pass.free.slots;
             }
             // Nothing that comes later changes by a job that cannot start and is promised nothing.
@@ -266,7 +278,7 @@ impl Scheduler {
                 && is_full
                 && pass.first.is_some()
                 && (is_promised || pass.is_closed)
-                && self.reservations.is_empty()
+                && is_plain
                 && !jobs.contains(&id)
             {
                 continue;
@@ -333,6 +345,13 @@ fn slots(room: Room) -> u32 {
     u32::try_from(room.slots.max(0)).unwrap_or(u32::MAX)
 }
 
+fn no_place(job: &Job) -> Reason {
+    Reason::NoPlace {
+        slots: job.slots_together.max(1),
+        nodes: job.nodes,
+    }
+}
+
 impl Pass<'_> {
     /// Why a job does not start now.
     fn look(&mut self, queued: &QueuedJob) -> Option<Reason> {
@@ -341,8 +360,11 @@ impl Pass<'_> {
         if reason.is_some() || self.places.is_empty() || place(&self.places, job).is_some() {
             return reason;
         }
+        if self.state.has_no_place(job) {
+            return Some(no_place(job));
+        }
         // Nothing that comes later scatters what it waits for.
-        if self.first.is_none() && !self.state.has_no_place(job) {
+        if self.first.is_none() {
             self.first = Some(job.id);
             let expected = self.promise(queued).filter(|at| *at > self.now);
             self.decision.first = Some((job.id, expected));
@@ -363,7 +385,21 @@ impl Pass<'_> {
         if let Some(tag) = job.reservation {
             return self.look_reserved(queued, tag);
         }
+        if queued.takes_turns && !self.state.hosts.is_empty() {
+            return Some(Reason::QueueStopped);
+        }
         let (need, end) = (queued.need(), queued.end(self.now));
+        let slots_there = self.state.slots_for(self.state.text(job.queue), 0);
+        if queued.takes_turns && job.slots > slots_there {
+            return Some(Reason::LargerGang {
+                nodes: slots_there,
+                needed: job.slots,
+            });
+        }
+        // It takes room from nobody.
+        if queued.takes_turns && need.memory_mib == 0 {
+            return None;
+        }
         let fits = match &self.profile {
             None => self.free.holds(need),
             Some(profile) => profile.fits_now(need, end),
@@ -371,14 +407,23 @@ impl Pass<'_> {
         if fits && !self.is_closed && (self.first.is_none() || self.depth > 0) {
             return None;
         }
+        // Nobody waits behind it: it may be for ever.
+        if self.whole.slots < need.slots {
+            return Some(Reason::Larger {
+                slots: slots(self.whole),
+                needed: job.slots,
+            });
+        }
+        if !self.whole.holds(need) {
+            return Some(Reason::LargerMemory {
+                has: u64::try_from(self.whole.memory_mib).unwrap_or(0),
+                needed: job.memory_mib,
+            });
+        }
+        if self.state.has_no_place(job) {
+            return Some(no_place(job));
+        }
         let Some(first) = self.first else {
-            // Nobody waits behind it: it may be for ever.
-            let whole = self.state.whole();
-            if !whole.holds(need) {
-                return Some(Reason::Larger {
-                    slots: slots(whole),
-                });
-            }
             self.first = Some(job.id);
             let expected = self.promise(queued);
             self.decision.first = Some((job.id, expected));

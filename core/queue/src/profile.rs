@@ -19,7 +19,8 @@ impl Room {
     /// Whether `need` finds room.
     #[must_use]
     pub fn holds(self, need: Room) -> bool {
-        self.slots >= need.slots && (need.memory_mib <= 0 || self.memory_mib >= need.memory_mib)
+        (need.slots <= 0 || self.slots >= need.slots)
+            && (need.memory_mib <= 0 || self.memory_mib >= need.memory_mib)
     }
 
     #[must_use]

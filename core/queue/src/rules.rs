@@ -24,6 +24,14 @@ pub enum Backfill {
     Conservative,
 }
 
+/// A partition of the machine with gang scheduling, in which jobs take turns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gang {
+    pub partition: String,
+    /// Its cores, which no other jobs get.
+    pub cores: Vec<usize>,
+}
+
 /// What a queue allows and gives. What is `None` has no limit.
 // Fields: each is a word of `margay set queue`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +60,8 @@ pub struct QueueRules {
     /// Who may submit to it; everybody when both are empty.
     pub users: Vec<String>,
     pub accounts: Vec<String>,
+    /// Its jobs run in this partition, and need none of the other slots.
+    pub gang: Option<Gang>,
     /// Jobs are accepted.
     pub is_open: bool,
     /// Jobs are started.
@@ -75,6 +85,7 @@ impl Default for QueueRules {
             jobs_of_user: None,
             users: Vec::new(),
             accounts: Vec::new(),
+            gang: None,
             is_open: true,
             is_started: true,
         }

@@ -29,6 +29,8 @@ pub(crate) struct QueuedJob {
     group: Option<Group>,
     /// It has been asked to end.
     pub is_ending: bool,
+    /// It needs no slots but those of its queue's partition, where it takes turns.
+    pub takes_turns: bool,
 }
 
 /// Says how jobs ended that are no longer known: a job, or the tasks of an array.
@@ -49,6 +51,8 @@ pub struct Scheduler {
     pub(crate) queues: HashMap<Tag, QueueRules>,
     pub(crate) accounts: HashMap<Tag, AccountRules>,
     pub(crate) reservations: HashMap<Tag, Reservation>,
+    /// The cores of partitions in which jobs of some queues take turns.
+    kept: BTreeSet<usize>,
     pub(crate) jobs: BTreeMap<JobId, QueuedJob>,
     ready: HashMap<Group, (Rank, BTreeSet<JobId>)>,
     pub(crate) running: BTreeSet<JobId>,
@@ -73,10 +77,6 @@ pub struct Scheduler {
     ranked_s: Option<u64>,
 }
 
-fn need(job: &Job) -> Room {
-    Room::new(job.slots.max(1), job.memory_mib)
-}
-
 fn add<K: std::hash::Hash + Eq>(map: &mut HashMap<K, Counts>, key: K, slots: u32, is_more: bool) {
     let counts = map.entry(key).or_default();
     if is_more {
@@ -90,7 +90,11 @@ fn add<K: std::hash::Hash + Eq>(map: &mut HashMap<K, Counts>, key: K, slots: u32
 
 impl QueuedJob {
     pub fn need(&self) -> Room {
-        need(&self.job)
+        let slots = match self.takes_turns {
+            true => 0,
+            false => self.job.slots.max(1),
+        };
+        Room::new(slots, self.job.memory_mib)
     }
 
     /// When it ends by its limit, if it starts at `from`.
@@ -158,6 +162,11 @@ impl Scheduler {
             .collect();
         self.settings = settings;
         self.ranked_s = None;
+        let cores = self.queues.values().filter_map(|rules| rules.gang.as_ref());
+        self.kept = cores.flat_map(|gang| &gang.cores).copied().collect();
+        for queued in self.jobs.values_mut() {
+            queued.takes_turns = takes_turns(&self.queues, &queued.job);
+        }
         // What runs in a reservation that is gone counts with the others.
         let running: Vec<JobId> = self.running.iter().copied().collect();
         self.ends.clear();
@@ -175,6 +184,26 @@ impl Scheduler {
             .collect();
         for id in ready {
             self.place(id);
+        }
+    }
+
+    /// The cores of partitions in which jobs of some queues take turns, and no others run.
+    #[must_use]
+    pub fn kept(&self) -> &BTreeSet<usize> {
+        &self.kept
+    }
+
+    /// The slots that a job of a queue can have on a machine that has this many.
+    #[must_use]
+    pub fn slots_for(&self, queue: &str, all: u32) -> u32 {
+        let rules = self.settings.queues.get(queue);
+        let count = |cores: usize| u32::try_from(cores).unwrap_or(u32::MAX);
+        if !self.hosts.is_empty() {
+            return all;
+        }
+        match rules.and_then(|rules| rules.gang.as_ref()) {
+            Some(gang) => count(gang.cores.len()),
+            None => all.saturating_sub(count(self.kept.len())),
         }
     }
 
@@ -240,9 +269,11 @@ impl Scheduler {
             Vec::new()
         };
         self.note_phase(id, job.array, None, Some(phase));
+        let takes_turns = takes_turns(&self.queues, &job);
         self.jobs.insert(
             id,
             QueuedJob {
+                takes_turns,
                 job,
                 unmet: Vec::new(),
                 group: None,
@@ -450,6 +481,7 @@ impl Scheduler {
         let group = queued.group.take();
         self.take_out(id, group);
         if let Some(queued) = self.jobs.get_mut(&id) {
+            queued.takes_turns = takes_turns(&self.queues, &new);
             queued.job = new;
         }
         if old != now {
@@ -462,6 +494,12 @@ impl Scheduler {
         }
         self.place(id);
     }
+}
+
+fn takes_turns(queues: &HashMap<Tag, QueueRules>, job: &Job) -> bool {
+    queues
+        .get(&job.queue)
+        .is_some_and(|rules| rules.gang.is_some())
 }
 
 fn self_tag(tags: &mut HashMap<String, Tag>, texts: &mut Vec<String>, text: &str) -> Tag {

@@ -1,6 +1,6 @@
 //! The words with which an administrator changes the rules: `queue night limit=12h`.
 
-use crate::rules::{AccountRules, Backfill, QUEUE, QueueRules, Reservation, Settings};
+use crate::rules::{AccountRules, Backfill, Gang, QUEUE, QueueRules, Reservation, Settings};
 use crate::script::memory;
 use crate::time::{duration, shown};
 
@@ -58,6 +58,16 @@ fn set_queue(rules: &mut QueueRules, key: &str, value: &str) -> Result<bool, Str
         "user-jobs" => rules.jobs_of_user = optional(value, number)?,
         "users" => rules.users = list(value),
         "accounts" => rules.accounts = list(value),
+        "partition" => {
+            rules.gang = optional(value, |name| {
+                Ok(Gang {
+                    partition: name.to_owned(),
+                    cores: Vec::new(),
+                })
+            })?;
+            // Two take turns: more would only wait longer for theirs.
+            rules.running = rules.running.or(rules.gang.as_ref().map(|_| 2));
+        }
         "open" => rules.is_open = yes(value)?,
         "started" => rules.is_started = yes(value)?,
         _ => return Ok(false),
@@ -66,7 +76,7 @@ fn set_queue(rules: &mut QueueRules, key: &str, value: &str) -> Result<bool, Str
 }
 
 const QUEUE_KEYS: &str = "priority default-time time slots memory default-memory running used-slots user-running \
-                          user-slots jobs user-jobs users accounts open started";
+                          user-slots jobs user-jobs users accounts partition open started";
 
 /// Slot seconds: a time, with `h` behind it or as time limits are written.
 fn set_account(
@@ -376,6 +386,12 @@ impl QueueRules {
             "accounts",
             self.accounts.is_empty(),
             self.accounts.join(","),
+        );
+        let partition = self.gang.as_ref().map(|gang| gang.partition.clone());
+        put(
+            "partition",
+            partition.is_none(),
+            partition.unwrap_or_default(),
         );
         put(
             "open",

@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use margay_core_queue::{
-    After, Backfill, Decision, Dependency, End, Host, Job, Phase, Reason, Scheduler, Settings,
+    After, Backfill, Decision, Dependency, End, Gang, Host, Job, Phase, QueueRules, Reason,
+    Scheduler, Settings,
 };
 
 /// A generator of numbers from a seed (SplitMix64).
@@ -291,6 +292,118 @@ fn short_jobs_go_before_a_large_one_that_waits_and_long_ones_do_not() {
 }
 
 #[test]
+fn a_job_that_is_too_large_says_so_wherever_it_stands() {
+    let large = Job {
+        memory_mib: 1 << 40,
+        ..new(4, 1, None)
+    };
+    let jobs = [
+        running(new(1, 4, None), 0),
+        new(2, 4, None),
+        new(3, 5, None),
+        large,
+    ];
+    let mut state = with(scheduler(4, Backfill::Easy), jobs);
+    let reasons = state.reasons(0).reasons;
+    assert!(
+        matches!(reasons[0], (2, Reason::Slots { .. })),
+        "{reasons:?}"
+    );
+    assert_eq!(
+        reasons[1],
+        (
+            3,
+            Reason::Larger {
+                slots: 4,
+                needed: 5
+            }
+        )
+    );
+    assert!(
+        matches!(reasons[2], (4, Reason::LargerMemory { .. })),
+        "{reasons:?}"
+    );
+    // On hosts: none of them has as much, although they have it together.
+    let host = |slots| Host {
+        slots,
+        memory_mib: 1 << 50,
+        is_up: true,
+    };
+    state.set_hosts(vec![host(4), host(2)]);
+    let together = Job {
+        slots_together: 5,
+        ..new(5, 5, None)
+    };
+    let mut state = with(state, [together]);
+    let no_place = Reason::NoPlace {
+        slots: 5,
+        nodes: None,
+    };
+    assert!(state.reasons(0).reasons.contains(&(5, no_place)));
+}
+
+#[test]
+fn jobs_that_take_turns_need_no_other_slots() {
+    let mut state = scheduler(4, Backfill::Easy);
+    let mut settings = state.settings().clone();
+    let gang = Gang {
+        partition: ".compute.day".into(),
+        cores: vec![2, 3],
+    };
+    let rules = QueueRules {
+        gang: Some(gang),
+        running: Some(2),
+        ..QueueRules::default()
+    };
+    settings.queues.insert("day".into(), rules);
+    state.set(settings.clone());
+    let day = state.tag("day");
+    let of_day = |id, slots| Job {
+        queue: day,
+        ..new(id, slots, None)
+    };
+    assert_eq!(
+        (state.slots_for("day", 4), state.slots_for("compute", 4)),
+        (2, 2)
+    );
+    // The first of the others has no time limit and waits for one that has none.
+    let jobs = [
+        new(1, 2, None),
+        new(2, 2, None),
+        of_day(3, 3),
+        of_day(4, 2),
+        of_day(5, 1),
+    ];
+    let compute = state.tag("compute");
+    for job in jobs.into_iter().chain([of_day(6, 2)]) {
+        let queue = if job.queue == day { day } else { compute };
+        state.add(Job { queue, ..job }, &|_| Vec::new());
+    }
+    let decision = state.reasons(0);
+    assert_eq!(decision.start, [1, 4, 5]);
+    let reasons: Vec<u64> = decision.reasons.iter().map(|(id, _)| *id).collect();
+    assert_eq!(reasons, [2, 3, 6]);
+    assert_eq!(
+        decision.reasons[1].1,
+        Reason::LargerGang {
+            nodes: 2,
+            needed: 3
+        }
+    );
+    for id in decision.start {
+        state.start(id, 0);
+    }
+    state.end(4, End::Exit(0), 5);
+    assert_eq!(state.decide(5).start, [6]);
+    // Without the partition they need slots like others, also those that run.
+    settings.queues.get_mut("day").unwrap().gang = None;
+    state.set(settings);
+    assert_eq!(state.decide(5).start, []);
+    state.end(1, End::Exit(0), 6);
+    assert_eq!(state.decide(6).start, [2]);
+}
+
+#[test]
 fn a_job_larger_than_what_is_left_of_the_machine_keeps_nobody_waiting() {
     let host = |slots| Host {
         slots,
@@ -305,12 +418,21 @@ fn a_job_larger_than_what_is_left_of_the_machine_keeps_nobody_waiting() {
     let mut state = with(scheduler(4, Backfill::Easy), jobs);
     state.set_hosts(vec![host(3), host(2), host(0)]);
     let decision = state.reasons(0);
-    assert_eq!(decision.reasons[0], (1, Reason::Larger { slots: 5 }));
+    assert_eq!(
+        decision.reasons[0],
+        (
+            1,
+            Reason::Larger {
+                slots: 5,
+                needed: 9
+            }
+        )
+    );
     assert_eq!(decision.start, [2]);
     state.start(2, 0);
     state.end(2, End::Exit(0), 1);
     let decision = state.reasons(1);
-    let places = Reason::Places {
+    let places = Reason::NoPlace {
         slots: 4,
         nodes: None,
     };

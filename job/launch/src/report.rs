@@ -43,6 +43,10 @@ pub fn host_name() -> String {
 #[must_use]
 pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> String {
     let launcher = &job.launcher;
+    // A command in a partition, whose exit code says enough.
+    if job.quiet && peers.size() == 1 && matches!(failure.cause, Cause::BeforeInit(_)) {
+        return String::new();
+    }
     let rank = failure.rank;
     let known = (rank < peers.size()).then_some(rank);
     let pid = known.map_or(0, |r| peers.identity(r).pid);

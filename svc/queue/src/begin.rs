@@ -121,7 +121,7 @@ pub fn start(
         directory: Some(c"/"),
         standard,
         inherit: &[],
-        cores: &[],
+        cores: &order.cores,
         files: FileLimit::now(),
         blocked: SignalSet::of(&[]),
     });

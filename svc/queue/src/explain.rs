@@ -29,7 +29,15 @@ pub fn short(reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u64) -> Str
         Reason::ReservedSlots { free, needed } => {
             format!("{needed} slots needed, {free} free in its reservation")
         }
-        Reason::Larger { slots } => format!("more needed than the machine has, {slots} slots"),
+        Reason::Larger { slots, needed } => {
+            format!("{needed} slots needed, the machine has {slots}")
+        }
+        Reason::LargerMemory { has, needed } => {
+            format!("{needed} MiB needed, the machine has {has}")
+        }
+        Reason::LargerGang { nodes, needed } => {
+            format!("{needed} nodes needed, its queue's partition has {nodes}")
+        }
         Reason::Slots {
             free,
             needed,
@@ -46,10 +54,10 @@ pub fn short(reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u64) -> Str
             "{needed} MiB needed, {free} free{}",
             expected_words(*expected, now_s)
         ),
-        Reason::Places { slots, nodes: None } => format!("{slots} slots of one host needed"),
-        Reason::Places {
-            nodes: Some(nodes), ..
-        } => format!("slots on {nodes} hosts needed"),
+        Reason::Places { slots, nodes } | Reason::NoPlace { slots, nodes } => match nodes {
+            None => format!("{slots} slots of one host needed"),
+            Some(nodes) => format!("slots on {nodes} hosts needed"),
+        },
         Reason::Reserved { expected } => {
             format!(
                 "would run into a reservation{}",
@@ -112,8 +120,18 @@ pub fn long(job: &str, reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u
             "job {job} is the first of the queue and needs {needed} slots; {free} are free\n  \
              when it starts is not known: running jobs have no time limit\n"
         ),
-        Reason::Larger { .. } => format!(
-            "job {job} waits for hosts: {}; others go before it\n  to add some: margay node add HOST\n",
+        Reason::Larger { needed, .. } => format!(
+            "job {job} waits for a larger machine: {}; others go before it\n  to add a host: margay node add HOST; or \
+             margay down, then margay up --slots {needed}\n",
+            short(reason, name, now_s)
+        ),
+        Reason::LargerMemory { .. } | Reason::NoPlace { .. } => format!(
+            "job {job} waits for a larger host: {}, and no host has as much; others go before it\n  to add one: margay node \
+             add HOST; or ask for less (margay cancel {job}, margay submit)\n",
+            short(reason, name, now_s)
+        ),
+        Reason::LargerGang { .. } => format!(
+            "job {job} waits for a larger partition: {}\n  to name another one: margay set queue NAME partition=PARTITION\n",
             short(reason, name, now_s)
         ),
         Reason::WouldDelay {

@@ -81,6 +81,14 @@ pub struct JobOrder {
     /// In the queue of all users.
     #[serde(default)]
     pub user: Option<ForUser>,
+    #[serde(default)]
+    pub slots: u32,
+    /// The partition in which it takes turns.
+    #[serde(default)]
+    pub gang: Option<String>,
+    /// The cores that it may use; nothing where that is not said.
+    #[serde(default)]
+    pub cores: Vec<usize>,
 }
 
 /// What a job has that runs as its user, and not as its head does.

@@ -22,6 +22,7 @@ use crate::agents::Agents;
 use crate::callers::Caller;
 use crate::explain;
 use crate::files::{self, JobFolder};
+use crate::gang;
 use crate::groups::Groups;
 use crate::line::Message;
 use crate::resources::Resources;
@@ -581,6 +582,18 @@ impl Head {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut settings = self.scheduler.settings().clone();
         settings.change(&words, self.resources.slots, now_s())?;
+        let of_queue = match words[..] {
+            ["queue", name, ..] => settings.queues.get_mut(name),
+            _ => None,
+        };
+        if let Some(gang) = of_queue.and_then(|rules| rules.gang.as_mut()) {
+            if self.hosts.is_some() {
+                return Err(
+                    "the queue has several hosts, and jobs take turns on a machine of one".into(),
+                );
+            }
+            *gang = gang::find(&gang.partition, self.resources.readable.is_some())?;
+        }
         self.store.set(&settings)?;
         self.scheduler.set(settings);
         self.charge_all()?;

@@ -14,6 +14,7 @@ mod energy;
 mod explain;
 mod files;
 mod follow;
+mod gang;
 mod groups;
 mod head;
 mod hearing;

@@ -276,6 +276,9 @@ pub fn job_order(
         },
         parts: site.parts.to_vec(),
         left: None,
+        slots,
+        gang: None,
+        cores: Vec::new(),
         away,
         user: shared.owner.clone().map(|owner| ForUser {
             owner,

@@ -11,6 +11,7 @@ use margay_svc_queue_wire::Bytes;
 use margay_sys_os::process::StringArray;
 
 use crate::files::{JobFolder, JobOrder};
+use crate::gang;
 use crate::output;
 
 /// A string of the system.
@@ -103,16 +104,28 @@ impl Program {
         };
         let own = Bytes(path.clone().into_os_string());
         let file = script.map(|script| Bytes(script.into_os_string()));
-        let arguments = match &file {
-            Some(file) if shell.is_some() => {
-                c_strings([&own, file].into_iter().chain(&order.arguments))?
+        let shells = file.iter().filter(|_| shell.is_some());
+        let given = match &file {
+            Some(_) => &order.arguments[..],
+            None => &order.arguments[1..],
+        };
+        let rest = shells.chain(given).map(|word| c_string(&word.0));
+        let rest: Vec<CString> = rest.collect::<Result<_, _>>()?;
+        let own = c_string(&own.0)?;
+        let (path, words) = match &order.gang {
+            Some(partition) => {
+                let (launcher, mut words) = gang::launcher(order, partition)?;
+                words.push(own);
+                (launcher, words)
             }
-            Some(_) => c_strings(std::iter::once(&own).chain(&order.arguments))?,
-            None => c_strings(&order.arguments)?,
+            None => match (&file, first) {
+                (None, Some(first)) => (own, vec![c_string(first)?]),
+                _ => (own.clone(), vec![own]),
+            },
         };
         Ok(Program {
-            path: c_string(path.as_os_str())?,
-            arguments,
+            path,
+            arguments: StringArray::new([words, rest].concat()),
             environment: c_strings(&order.environment)?,
         })
     }

@@ -27,6 +27,7 @@ use margay_sys_os::signal::{
 use crate::begin::{self, Report};
 use crate::energy::{EnergyMeter, READ_EVERY};
 use crate::files::{JobEnd, JobFolder, JobOrder, SignalWish};
+use crate::gang;
 use crate::hearing::{Hearing, RETRY};
 use crate::line::SupervisorLine;
 use crate::now_s;
@@ -45,6 +46,9 @@ const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often it is seen how much memory a job uses, where it has a limit.
 const LOOK_AT_MEMORY: Duration = Duration::from_millis(500);
+
+/// How often it is asked at least how long a job had its turns that is at its time limit.
+const LOOK_AT_TURNS: Duration = Duration::from_millis(200);
 
 /// How often a disk that is full is tried again.
 const RETRIES: u32 = 240;
@@ -176,7 +180,7 @@ fn start(
         directory: Some(&c_string(&order.directory.0)?),
         standard: [input.as_fd(), stdout.as_fd(), stderr.as_fd()],
         inherit: &[],
-        cores: &[],
+        cores: &order.cores,
         files: FileLimit::now(),
         blocked: SignalSet::of(&[]),
     });
@@ -243,7 +247,8 @@ fn pass_on(process: u32, order: &JobOrder, wish: SignalWish) {
     if may(process) {
         let _ = signal::send(process, wish.signal);
     }
-    if !wish.to_script {
+    // A launcher passes it on.
+    if !wish.to_script && order.gang.is_none() {
         let others = descendants(&[]).into_iter();
         for facts in others.filter(|facts| facts.pid != process && may(facts.pid)) {
             signal_checked(&facts, wish.signal);
@@ -268,6 +273,8 @@ fn watch(
         Some((at, warning))
     });
     let mut memory = order.memory_mib.map(MemoryWatch::new);
+    // How long it had no turn, as far as that is known.
+    let mut idle = Duration::ZERO;
     // What ends it, and when those that do not listen are killed.
     let mut ending: Option<(End, Duration)> = None;
     let status = loop {
@@ -275,8 +282,17 @@ fn watch(
             break Some(status);
         }
         let passed = begun.elapsed();
+        let is_due = |at: Option<Duration>, idle| at.is_some_and(|at| passed >= at + idle);
+        let is_over = |idle| is_due(limit, idle) || is_due(warning.map(|(at, _)| at), idle);
+        if let Some(partition) = &order.gang
+            && ending.is_none()
+            && is_over(idle)
+            && let Some(ran) = gang::ran(order, partition, process)
+        {
+            idle = passed.saturating_sub(ran);
+        }
         if let Some((at, said)) = warning
-            && passed >= at
+            && is_due(Some(at), idle)
         {
             warning = None;
             let wish = SignalWish {
@@ -285,8 +301,8 @@ fn watch(
             };
             pass_on(process, order, wish);
         }
-        if ending.is_none() && limit.is_some_and(|limit| passed >= limit) {
-            ending = Some(begin_end(process, End::TimeLimit, passed));
+        if ending.is_none() && is_due(limit, idle) {
+            ending = Some(begin_end(process, order, End::TimeLimit, passed));
         }
         if let Some(memory) = memory.as_mut().filter(|_| ending.is_none())
             && memory.is_exceeded(passed)
@@ -301,10 +317,15 @@ fn watch(
             energy.read();
             energy_at = passed + READ_EVERY;
         }
+        // Where it is out, that it goes on is not heard of.
+        let later = |at: Duration| match order.gang {
+            Some(_) => (at + idle).max(passed + LOOK_AT_TURNS),
+            None => at,
+        };
         let next = [
             ending.map(|ending| ending.1),
-            limit.filter(|_| ending.is_none()),
-            warning.map(|warning| warning.0),
+            limit.filter(|_| ending.is_none()).map(later),
+            warning.map(|warning| later(warning.0)),
             (memory.as_ref().filter(|_| ending.is_none())).map(|memory| memory.next),
             energy.as_ref().map(|_| energy_at),
         ];
@@ -316,7 +337,7 @@ fn watch(
             break None;
         }
         if news.is_end && ending.is_none() {
-            ending = Some(begin_end(process, End::Cancelled, begun.elapsed()));
+            ending = Some(begin_end(process, order, End::Cancelled, begun.elapsed()));
         }
         for wish in news.wishes {
             pass_on(process, order, wish);
@@ -347,7 +368,12 @@ fn watch(
     (end, note, are_gone)
 }
 
-fn begin_end(process: u32, end: End, passed: Duration) -> (End, Duration) {
+fn begin_end(process: u32, order: &JobOrder, end: End, passed: Duration) -> (End, Duration) {
+    if order.gang.is_some() {
+        // Its launcher ends it: others may have the turn.
+        let _ = signal::send(process, SIGTERM);
+        return (end, passed + GRACE);
+    }
     to_all(process, SIGTERM);
     // Who is stopped hears nothing otherwise.
     to_all(process, SIGCONT);

@@ -51,10 +51,21 @@ impl Scheduler {
         !whole.is_empty() && place(&whole, job).is_none()
     }
 
+    /// The room of a machine of one host, without that of partitions of queues.
+    fn one_host(&self) -> Room {
+        let kept = u32::try_from(self.kept.len()).unwrap_or(u32::MAX);
+        let slots = Room::new(kept, 0);
+        let left = self.machine.minus(slots);
+        Room {
+            slots: left.slots.max(0),
+            ..left
+        }
+    }
+
     /// The room of the machine with all of its hosts, also those that are away.
     pub(crate) fn whole(&self) -> Room {
         match &self.hosts[..] {
-            [] => self.machine,
+            [] => self.one_host(),
             hosts => hosts
                 .iter()
                 .fold(Room::default(), |sum, host| sum.plus(host.room())),
@@ -65,7 +76,7 @@ impl Scheduler {
     /// counts as if it had just this room.
     pub(crate) fn machine(&self) -> Room {
         if self.hosts.is_empty() {
-            return self.machine;
+            return self.one_host();
         }
         let there = self.hosts.iter().filter(|host| host.is_up);
         let sum = there.fold(Room::default(), |sum, host| sum.plus(host.room()));

@@ -83,7 +83,10 @@ impl Scheduler {
             priority: job.priority.saturating_add(of_queue),
             account,
             user,
-            slots: job.slots,
+            slots: match super::takes_turns(&self.queues, job) {
+                true => 0,
+                false => job.slots,
+            },
         }
     }
 

@@ -23,6 +23,64 @@ fn no_place(job: &Job) -> String {
 }
 
 impl Head {
+    /// Of several queues, as Slurm's scripts name them, the first that there is.
+    fn queue_of(&self, order: &Order) -> String {
+        let settings = self.scheduler.settings();
+        let asked = order.wishes.partition.as_deref();
+        let known = |name: &&str| settings.queues.contains_key(*name);
+        let first_known = asked.and_then(|names| names.split(',').find(known));
+        first_known
+            .or(asked)
+            .unwrap_or(&settings.default_queue)
+            .to_owned()
+    }
+
+    /// The slots that a job of a queue can have.
+    pub(super) fn slots_for(&self, queue: &str) -> u32 {
+        self.scheduler.slots_for(queue, self.resources.slots)
+    }
+
+    /// Whether a job of this size can run in its queue.
+    fn has_slots_for(&self, order: &Order, queue: &str, slots: u32) -> Result<(), String> {
+        let there = self.slots_for(queue);
+        let rules = self.scheduler.settings().queues.get(queue);
+        let Some(gang) = rules.and_then(|rules| rules.gang.as_ref()) else {
+            return match refusal(there, slots) {
+                Some(_) if there < self.resources.slots => Err(format!(
+                    "it asks for {slots} slots, and the queue '{queue}' has {there} beside the partitions of others; ask for no \
+                     more, or in one of these"
+                )),
+                Some(text) => Err(text),
+                None => Ok(()),
+            };
+        };
+        let why = if self.has_hosts() {
+            "the queue has several hosts, and jobs take turns on a machine of one".to_owned()
+        } else if super::refuses_interactive(
+            std::slice::from_ref(order),
+            &self.resources.program,
+            "",
+        )
+        .is_some()
+        {
+            format!(
+                "interactive jobs take no turns, as those of the queue '{queue}' do; ask for it in another one (-p)"
+            )
+        } else if order.wishes.reservation.is_some() {
+            format!(
+                "jobs of the queue '{queue}' take turns and run in no reservation; name another one (-p)"
+            )
+        } else if slots > there {
+            format!(
+                "it asks for {slots} slots and the partition '{}' of the queue '{queue}' has {there} nodes; ask for no more",
+                gang.partition
+            )
+        } else {
+            return Ok(());
+        };
+        Err(why)
+    }
+
     /// The entries of an order of a user: one, or one for each task. `before` are accepted with it.
     pub(super) fn accept(
         &mut self,
@@ -32,12 +90,12 @@ impl Head {
         next: &mut JobId,
         now_s: u64,
     ) -> Result<Vec<Entry>, String> {
-        prepare::check(order, self.resources.slots, self.resources.memory_mib)?;
         let wishes = &order.wishes;
-        let slots = wishes.size.slots(self.resources.slots);
-        if let Some(text) = refusal(self.resources.slots, slots) {
-            return Err(text);
-        }
+        let queue = self.queue_of(order);
+        let slots_there = self.slots_for(&queue);
+        prepare::check(order, slots_there, self.resources.memory_mib)?;
+        let slots = wishes.size.slots(slots_there);
+        self.has_slots_for(order, &queue, slots)?;
         let known = |id: JobId| id > 0 && id <= *next;
         if let Some(wrong) = wishes.after.iter().find(|d| !known(d.job)) {
             return Err(format!(
@@ -49,13 +107,6 @@ impl Head {
             Some(array) => array.indices.iter().copied().map(Some).collect(),
             None => vec![None],
         };
-        let settings = self.scheduler.settings();
-        // Of several, as Slurm's scripts name them, the first that there is.
-        let asked = wishes.partition.as_deref();
-        let known = |name: &&str| settings.queues.contains_key(*name);
-        let first_known = asked.and_then(|names| names.split(',').find(known));
-        let queue = first_known.or(asked).unwrap_or(&settings.default_queue);
-        let queue = queue.to_owned();
         let first = *next + 1;
         let mut entry = Entry {
             job: Job {
@@ -68,7 +119,7 @@ impl Head {
                     false => wishes.size.cpus_per_task.unwrap_or(1),
                 },
                 nodes: wishes.size.hosts(),
-                memory_mib: wishes.size.memory(self.resources.slots).unwrap_or(0),
+                memory_mib: wishes.size.memory(slots_there).unwrap_or(0),
                 limit_s: wishes.limit_s.flatten(),
                 priority: wishes.priority.unwrap_or(0),
                 is_held: wishes.is_held.unwrap_or(false),

@@ -24,6 +24,9 @@ fn cause(reason: &Reason) -> Cause {
         Reason::QueueLimit { .. } | Reason::Budget => Cause::Limit,
         Reason::Reservation(_) | Reason::ReservedSlots { .. } => Cause::Reservation,
         Reason::Larger { .. }
+        | Reason::LargerMemory { .. }
+        | Reason::LargerGang { .. }
+        | Reason::NoPlace { .. }
         | Reason::Slots { .. }
         | Reason::Memory { .. }
         | Reason::Places { .. }

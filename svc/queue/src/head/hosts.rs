@@ -378,6 +378,11 @@ impl Head {
         there.map(row).collect()
     }
 
+    /// Whether the machine has several hosts.
+    pub(super) fn has_hosts(&self) -> bool {
+        self.hosts.is_some()
+    }
+
     /// Ends the agents on other hosts.
     pub fn end_hosts(&mut self) {
         if let Some(hosts) = &mut self.hosts {

@@ -164,11 +164,11 @@ impl Head {
     /// Says when a job would start that somebody might submit now.
     #[must_use]
     pub fn when(&mut self, slots: u32, nodes: Option<u32>, limit_s: Option<u64>) -> Answer {
-        if let Some(text) = refusal(self.resources.slots, slots) {
+        let queue = self.scheduler.settings().default_queue.clone();
+        if let Some(text) = refusal(self.slots_for(&queue), slots) {
             return Answer::Failed(format!("such a job would not be accepted: {text}"));
         }
         let now_s = now_s();
-        let queue = self.scheduler.settings().default_queue.clone();
         let job = Job {
             id: self.last + 1,
             slots: slots.max(1),
@@ -192,13 +192,18 @@ impl Head {
         Answer::Done(answer)
     }
 
+    fn used_slots(&self) -> u32 {
+        self.scheduler.running().map(|job| job.slots).sum()
+    }
+
     /// The machine and how much of it is used.
     #[must_use]
     pub fn machine(&self) -> Machine {
         Machine {
             host: self.resources.host.clone(),
             slots: self.resources.slots,
-            used: self.scheduler.running().map(|job| job.slots).sum(),
+            // Those that take turns share theirs.
+            used: self.used_slots().min(self.resources.slots),
             running: self.scheduler.running().count(),
             waiting: self
                 .entries

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use margay_core_queue::{End, JobId};
+use margay_sys_os::cpu;
 use margay_sys_os::process::PidFd;
 use margay_sys_os::signal::{SIGTERM, SIGUSR1, take_defaults_in};
 
@@ -119,6 +120,15 @@ impl Head {
             prepare::job_order(entry, &shared, &order, site, away, &folder, &self.resources);
         order.left = self.left_at(id);
         order.share = self.share(&parts, entry.job.slots);
+        if self.hosts.is_none() {
+            let rules = self.scheduler.settings().queues.get(&entry.partition);
+            order.gang = rules.and_then(|rules| Some(rules.gang.as_ref()?.partition.clone()));
+            let kept = self.scheduler.kept();
+            if order.gang.is_none() && !kept.is_empty() {
+                order.cores = cpu::affinity();
+                order.cores.retain(|core| !kept.contains(core));
+            }
+        }
         folder
             .make(&order)
             .map_err(|error| format!("cannot write {}: {error}", folder.path.display()))?;

@@ -80,6 +80,13 @@ impl Head {
     /// # Errors
     /// In words.
     pub fn add_hosts(&mut self, hosts: &[HostSpec]) -> Result<(), String> {
+        let mut queues = self.scheduler.settings().queues.iter();
+        if let Some((name, _)) = queues.find(|(_, rules)| rules.gang.is_some()) {
+            return Err(format!(
+                "jobs of the queue '{name}' take turns in a partition of this host, which they do on a machine of one; first: \
+                 margay set queue {name} partition=none"
+            ));
+        }
         if let Some(agents) = self.spare_agents.take() {
             // This host alone was the machine until now.
             let spec = MachineSpec {

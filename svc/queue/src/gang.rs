@@ -1,0 +1,84 @@
+//! Jobs of queues that have a partition with gang scheduling: each is an application there, started
+//! by the launcher, whose keeper stops and continues it.
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use margay_core_partitions::{Right, Scheduling, Table};
+use margay_core_queue::Gang;
+use margay_job_partitions::Store;
+use margay_sys_os::process::beside;
+
+use crate::files::JobOrder;
+use crate::program::c_string;
+
+/// Finds the partition of a queue.
+///
+/// # Errors
+/// In words: why jobs cannot take turns there.
+pub fn find(name: &str, is_system: bool) -> Result<Gang, String> {
+    let store = Store::find()?;
+    if is_system && !store.is_common() {
+        return Err(
+            "the partitions of this machine are not common to its users, whose jobs would run there; first: margay part init"
+                .into(),
+        );
+    }
+    let table = store.read()?;
+    let found = table.find(store.caller(), name, Right::Run);
+    let (path, partition) = found.map_err(|refused| refused.to_string())?;
+    let is_gang = matches!(partition.scheduling, Scheduling::Gang { .. });
+    if !is_gang || !partition.slots.is_empty() || Table::is_for_commands(&path) {
+        return Err(format!(
+            "jobs take turns in a partition of this host's cores with gang scheduling, and '{path}' is none; make one: \
+             margay part mkpart -rq 10s NAME"
+        ));
+    }
+    Ok(Gang {
+        cores: store.cores(partition),
+        partition: path,
+    })
+}
+
+/// The program that runs a job in the partition of its queue, and its words before the job's own.
+///
+/// # Errors
+/// In words.
+pub fn launcher(order: &JobOrder, partition: &str) -> Result<(CString, Vec<CString>), String> {
+    let launcher = beside("mpiexec").map_err(|error| format!("cannot find mpiexec: {error}"))?;
+    let nodes = format!("{partition}:{}", order.slots.max(1));
+    let words = [
+        "mpiexec", "-q", "-pn", &nodes, "-n", "1", "-bind-to", "none",
+    ];
+    let words = words.iter().map(|word| c_string(OsStr::new(word)));
+    Ok((
+        c_string(launcher.as_os_str())?,
+        words.collect::<Result<_, _>>()?,
+    ))
+}
+
+/// How long a job had its turns, by the process of its launcher; none where nobody knows.
+pub fn ran(order: &JobOrder, partition: &str, process: u32) -> Option<Duration> {
+    let variables = order.environment.iter().filter_map(|variable| {
+        let bytes = variable.0.as_bytes();
+        let at = bytes.iter().position(|&b| b == b'=')?;
+        Some((
+            OsStr::from_bytes(&bytes[..at]),
+            OsStr::from_bytes(&bytes[at + 1..]),
+        ))
+    });
+    let said = Command::new(beside("margay-part").ok()?)
+        .args(["ps", partition, "json"])
+        .env_clear()
+        .envs(variables)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let all: serde_json::Value = serde_json::from_slice(&said.stdout).ok()?;
+    let mut all = all.get("applications")?.as_array()?.iter();
+    let own = all.find(|own| own["pid"].as_u64() == Some(process.into()))?;
+    own["ran_ms"].as_u64().map(Duration::from_millis)
+}
