@@ -201,7 +201,9 @@ pub fn hosts(text: &str) -> Result<HostList, String> {
         let (name, places) = places_of(host)?;
         list.add(name, places)?;
     }
-    list.checked("localhost:4")
+    let first = list.list.first().map_or("localhost", |(name, _)| name);
+    let example = format!("{first}:4");
+    list.checked(&example)
 }
 
 /// Reads a file of hosts: a line each, `name[:slots] [word=value]...`, `#` begins a comment.

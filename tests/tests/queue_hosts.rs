@@ -562,6 +562,14 @@ fn hosts_join_a_queue_that_is_up_and_leave_it() {
     queue.until("the job here", || queue.lines("here").len() == 1);
     refused(&format!("node remove {}", name(2)), "this host alone");
     refused(&format!("node append {}", name(2)), "node add HOST");
+    refused(
+        &format!("node add {}:0", name(2)),
+        &format!("write: {}:4", name(2)),
+    );
+    // One that is of no use spoils none that comes later: this host is in the list already.
+    refused("node add localhost", "in the list already");
+    assert!(!queue.ok("node").contains("STATE"), "of one host as before");
+    refused("submit -n 9 -- true", "add hosts (margay node add HOST)");
     let listed = queue.ok(&format!("node add {}:1 {}:2", name(2), name(3)));
     assert_eq!(listed.matches("idle").count(), 2, "{listed}");
     assert_eq!(listed.matches("full").count(), 1, "{listed}");

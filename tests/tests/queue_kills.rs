@@ -2,14 +2,15 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::process::Command;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use margay_sys_os::process::PidFd;
 use margay_tests::batch::said;
 use margay_tests::hosts::Hosts;
 use margay_tests::jobs::{MARK, mark, nothing_is_left};
-use margay_tests::{command, run, stage};
+use margay_tests::{command, run, scratch, stage};
 use serde_json::Value;
 
 /// The processes of this test that are heads or agents.
@@ -107,5 +108,37 @@ fn agents_and_heads_that_are_killed_at_any_moment_lose_no_job_and_run_none_twice
     assert!(rows.iter().all(|row| row["state"] == "done"), "{text}");
     let (is_down, text) = margay("down");
     assert!(is_down, "{text}");
+    nothing_is_left(&mark);
+}
+
+#[test]
+fn a_remote_shell_that_hangs_ends_with_a_head_that_is_killed() {
+    let folder = scratch();
+    let mark = mark(&mut Command::new("true"));
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("run")).unwrap();
+    fs::write(
+        path("hang"),
+        "#!/bin/sh\necho $$ > hanging\nexec sleep 600\n",
+    )
+    .unwrap();
+    fs::set_permissions(path("hang"), PermissionsExt::from_mode(0o755)).unwrap();
+    let mut up = Command::new(stage().join("bin/margay"));
+    up.args(["up", "--hosts", "far.example"])
+        .current_dir(folder.path())
+        .env("XDG_STATE_HOME", path("state"))
+        .env("XDG_RUNTIME_DIR", path("run"))
+        .env("MARGAY_RSH", path("hang"))
+        .env(MARK, &mark)
+        .stderr(Stdio::null());
+    let mut up = up.spawn().unwrap();
+    let hanging = || fs::read_to_string(path("hanging")).unwrap_or_default();
+    while !hanging().ends_with('\n') {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let heads = processes(&mark, "serve");
+    assert_eq!(heads.len(), 1);
+    heads[0].signal(9);
+    assert!(!up.wait().unwrap().success());
     nothing_is_left(&mark);
 }

@@ -124,8 +124,8 @@ pub struct Decision {
 pub fn refusal(slots: u32, needed: u32) -> Option<String> {
     (needed > slots).then(|| {
         format!(
-            "it asks for {needed} slots and the machine has {slots}; ask for at most {slots}, or start the \
-             queue with more: margay down, then margay up --slots {needed}"
+            "it asks for {needed} slots and the machine has {slots}; ask for at most {slots}, add hosts (margay node add HOST), \
+             or start the queue with more: margay down, then margay up --slots {needed}"
         )
     })
 }

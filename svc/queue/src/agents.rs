@@ -106,6 +106,14 @@ impl Agents {
         })
     }
 
+    /// The same without hosts.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn anew(&self) -> Result<Agents, String> {
+        Agents::new(&self.own, self.is_system, &self.wake)
+    }
+
     /// Begins with a host, which is the next one or has been [removed](Agents::remove).
     ///
     /// # Errors

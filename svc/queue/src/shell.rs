@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use margay_job_launch::hosts::program_on;
 use margay_svc_queue_wire::PROGRAM;
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
+use margay_sys_os::process::ends_with_thread;
 
 use crate::wire::Wire;
 
@@ -59,7 +60,8 @@ impl Remote {
             )
         };
         let mut command = command(host, shell, words).map_err(failed)?;
-        let mut child = command
+        // One that hangs would not hear that this process was killed.
+        let mut child = ends_with_thread(&mut command)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

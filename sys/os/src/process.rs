@@ -4,9 +4,9 @@ use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::fs;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus};
 
 use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper};
 
@@ -74,6 +74,17 @@ pub fn fork() -> io::Result<Forked> {
 /// beginning.
 pub fn die_with_parent() {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+}
+
+/// Has what the command starts get SIGTERM when the thread that starts it ends.
+pub fn ends_with_thread(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec only an async-signal-safe call is made.
+    unsafe {
+        command.pre_exec(|| {
+            let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+            Ok(())
+        })
+    }
 }
 
 /// Ends the process at once: no handler of the program runs and no buffer is written.

@@ -11,6 +11,7 @@ use crate::start::remember_machine;
 
 /// What is said of a host that has not answered yet.
 const NO_ANSWER: &str = "no answer yet";
+const NOT_WATCHED: &str = "the hosts cannot be watched";
 /// What is said of a host that goes.
 const LEAVES: &str = "leaves when its jobs have ended";
 
@@ -87,32 +88,60 @@ impl Head {
                  margay set queue {name} partition=none"
             ));
         }
-        if let Some(agents) = self.spare_agents.take() {
-            // This host alone was the machine until now.
-            let spec = MachineSpec {
-                hosts: vec![HostSpec {
-                    name: self.resources.host.clone(),
-                    slots: Some(self.resources.slots),
-                    leaves: false,
-                }],
-                shell: self.resources.shell.clone(),
-                slots: None,
-            };
-            self.hosts = Some(Hosts::new(&spec, agents)?);
+        let is_first = self.hosts.is_none();
+        if is_first {
+            self.hosts = Some(self.as_hosts()?);
+        }
+        let known = self.hosts.as_mut().ok_or(NOT_WATCHED)?;
+        let stays = |host: &&KnownHost| host.stay == Stay::Stays;
+        let stayed = known.known.iter().filter(stays);
+        let stayed: Vec<String> = stayed.map(|host| host.name.clone()).collect();
+        let added = hosts.iter().try_for_each(|host| known.add(host));
+        let added = added.and_then(|()| self.keep_machine());
+        if let Err(text) = added {
+            self.take_back(&stayed, is_first);
+            return Err(text);
+        }
+        if is_first {
             // They have nothing that a remote shell needs.
             self.idle.clear();
-            // It is there at once, so that no job waits for it.
-            if let Some(hosts) = &mut self.hosts {
-                hosts.wait(super::ANSWERED_WITHIN)?;
-            }
         }
-        let known = self.hosts.as_mut().ok_or("the hosts cannot be watched")?;
-        for host in hosts {
-            known.add(host)?;
-        }
-        self.keep_machine()?;
         self.use_hosts();
         Ok(())
+    }
+
+    /// This host, which alone was the machine until now, as the first of several.
+    fn as_hosts(&self) -> Result<Hosts, String> {
+        let spec = MachineSpec {
+            hosts: vec![HostSpec {
+                name: self.resources.host.clone(),
+                slots: Some(self.resources.slots),
+                leaves: false,
+            }],
+            shell: self.resources.shell.clone(),
+            slots: None,
+        };
+        let agents = self.spare_agents.as_ref().ok_or(NOT_WATCHED)?;
+        let mut hosts = Hosts::new(&spec, agents.anew()?)?;
+        // It is there at once, so that no job waits for it.
+        hosts.wait(super::ANSWERED_WITHIN)?;
+        Ok(hosts)
+    }
+
+    /// Takes hosts back but those that were in the machine before.
+    fn take_back(&mut self, stayed: &[String], is_first: bool) {
+        let Some(known) = &mut self.hosts else { return };
+        if is_first {
+            known.end();
+            self.hosts = None;
+            return;
+        }
+        for host in &mut known.known {
+            if host.stay == Stay::Stays && !stayed.contains(&host.name) {
+                host.leave();
+            }
+        }
+        self.let_go();
     }
 
     /// Lets hosts leave when the jobs there have ended; with `now` these end, and wait again.
