@@ -57,6 +57,8 @@ pub struct Plan {
     pub devices: Devices,
     /// The signals that were blocked when the launcher was started; the ranks get the same.
     pub blocked: SignalSet,
+    /// Whether the job has a session of its own; else that of the caller, who leads it alone.
+    pub has_session: bool,
 }
 
 /// A program, ready to be executed.
@@ -337,8 +339,13 @@ fn guard(plan: Plan, segment: &Segment, socket: UnixStream) -> ! {
     // even arrive here. Where the kernel shares the cores among sessions (autogroups), a session
     // of its own also gives the job its share: among the processes of the shell that started it,
     // two ranks that compute and meet took 2.7 times as long beside two busy processes of that
-    // shell.
-    process::lead_session();
+    // shell. An agent has been given a session already: that of its remote shell. Hosts that are
+    // namespaces of one machine may have one in common then, so that a rank that yields its core
+    // gives it to those of other hosts as well.
+    match plan.has_session {
+        true => process::lead_session(),
+        false => process::lead_group(),
+    }
     process::set_name(c"margay-guard");
     SignalSet::all().block_exactly();
     let _ = process::become_subreaper();

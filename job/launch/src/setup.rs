@@ -141,6 +141,7 @@ pub(crate) fn start(
         files,
         devices,
         blocked,
+        has_session: true,
     };
     let now = Instant::now();
     let (guard, own) = guard::start(plan, &segment, own).map_err(|e| {

@@ -207,6 +207,11 @@ pub fn lead_session() {
     let _ = rustix::process::setsid();
 }
 
+/// Makes the calling process the leader of a new process group of its session.
+pub fn lead_group() {
+    let _ = rustix::process::setpgid(None, None);
+}
+
 /// Opens the file to which a program in the background writes its messages: they come behind those
 /// of earlier ones, and nobody but the user reads them.
 ///

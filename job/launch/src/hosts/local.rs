@@ -223,6 +223,7 @@ pub(super) fn start(
         files,
         devices,
         blocked: SignalSet::of(&[]),
+        has_session: false,
     };
     let part = job.recording.as_ref();
     let part = part.map(|recording| Part::start(recording, &segment));
