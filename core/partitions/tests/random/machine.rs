@@ -14,6 +14,8 @@ use turns::Application;
 
 /// Slots of a machine of one host.
 const SLOTS: u32 = 8;
+/// Its memory. What jobs ask for is counted where the machine is one host.
+const MEMORY: u32 = 16;
 /// Slots of each host of a machine of several.
 const OF_HOST: u32 = 3;
 /// Slot seconds that the account `rich` may use.
@@ -42,6 +44,28 @@ impl Plain {
             Phase::Running(since) => Some(since),
             _ => None,
         }
+    }
+}
+
+/// Slots and memory.
+#[derive(Clone, Copy)]
+struct Amount(i64, i64);
+
+impl Amount {
+    fn of(job: &Job) -> Amount {
+        Amount(i64::from(job.slots), job.memory_mib as i64)
+    }
+
+    fn holds(self, need: Amount) -> bool {
+        self.0 >= need.0 && (need.1 == 0 || self.1 >= need.1)
+    }
+
+    fn plus(self, other: Amount) -> Amount {
+        Amount(self.0 + other.0, self.1 + other.1)
+    }
+
+    fn minus(self, other: Amount) -> Amount {
+        Amount(self.0 - other.0, self.1 - other.1)
     }
 }
 
@@ -104,7 +128,7 @@ impl World {
         let mut world = World {
             table: Table::new(SHAPE, OWNER, OWNER),
             model: Model::new(),
-            scheduler: Scheduler::new(SLOTS, 0, settings.clone()),
+            scheduler: Scheduler::new(SLOTS, MEMORY.into(), settings.clone()),
             settings,
             night: Night {
                 is_started: true,
@@ -154,7 +178,22 @@ impl World {
         up.map(|part| part.slots).sum()
     }
 
+    /// What others get of it when it ends.
+    fn amount(&self, job: &Job) -> Amount {
+        Amount(i64::from(self.counted(job)), job.memory_mib as i64)
+    }
+
+    /// A job, or an array of some.
     fn submit(&mut self, numbers: &mut Numbers) {
+        let first = self.jobs.len() as u64 + 1;
+        let is_array = numbers.below(5) == 0;
+        let limit = (is_array && numbers.below(3) > 0).then(|| 1 + numbers.below(2) as u32);
+        for _ in 0..if is_array { 4 } else { 1 } {
+            self.submit_one(numbers, is_array.then_some(first), limit);
+        }
+    }
+
+    fn submit_one(&mut self, numbers: &mut Numbers, array: Option<u64>, limit: Option<u32>) {
         let id = self.jobs.len() as u64 + 1;
         let user = numbers.below(4);
         let (is_rich, is_night) = (numbers.below(2) == 0, numbers.below(3) == 0);
@@ -162,10 +201,19 @@ impl World {
             after: numbers.of(&[After::Ok, After::Any, After::NotOk, After::Start]),
             job: id - 1 - numbers.below(id.min(6) as usize - 1) as u64,
         });
+        // The number of an array's first task means all of them.
+        let after = after.filter(|after| self.of(after.job).job.array != Some(after.job));
         let queue = if is_night { "night" } else { "compute" };
         let account = if is_rich { "rich" } else { "poor" };
+        let memory_mib = match self.hosts.len() {
+            0 => numbers.below(3) * numbers.below(MEMORY as usize / 2 + 1),
+            _ => 0,
+        };
         let job = Job {
             id,
+            array,
+            array_limit: limit,
+            memory_mib: memory_mib as u64,
             slots: 1 + numbers.below(self.slots() as usize) as u32,
             limit_s: (numbers.below(5) > 0).then(|| 1 + numbers.below(40) as u64),
             priority: numbers.below(3) as i64,
@@ -230,7 +278,7 @@ impl World {
 
     /// How many slots are free at a time, by the limits of those that run and of those that start
     /// now.
-    fn free_at(&self, time: u64, free: i64, new: &[u64]) -> i64 {
+    fn free_at(&self, time: u64, free: Amount, new: &[u64]) -> Amount {
         let ends = |job: &Plain| {
             let since = job.since().unwrap_or(self.now);
             let limit = job.job.limit_s?;
@@ -238,10 +286,9 @@ impl World {
         };
         let of = |job: &&Plain| ends(job).is_some_and(|end| end <= time);
         let running = self.jobs.iter().filter(|job| job.is_running()).filter(of);
-        let old: u32 = running.map(|job| self.counted(&job.job)).sum();
+        let free = running.fold(free, |sum, job| sum.plus(self.amount(&job.job)));
         let new = new.iter().map(|id| self.of(*id)).filter(of);
-        let new: u32 = new.map(|job| job.job.slots).sum();
-        free + i64::from(old + new)
+        new.fold(free, |sum, job| sum.plus(Amount::of(&job.job)))
     }
 
     /// What has to be decided now: the rules as docs/jobs.md has them, word for word.
@@ -264,31 +311,25 @@ impl World {
             (job.is_rich && is_over, -priority, job.job.id)
         };
         ready.sort_by_key(rank);
-        let running: u32 = self
-            .jobs
-            .iter()
-            .map(|job| match job.is_running() {
-                true => self.counted(&job.job),
-                false => 0,
-            })
-            .sum();
+        let running = self.jobs.iter().filter(|job| job.is_running());
         let up = self.hosts.iter().filter(|host| host.is_up).count() as u32;
         let all = if self.hosts.is_empty() {
             SLOTS
         } else {
             up * OF_HOST
         };
-        let mut free = i64::from(all) - i64::from(running);
+        let all = Amount(all.into(), MEMORY.into());
+        let mut free = running.fold(all, |left, job| left.minus(self.amount(&job.job)));
         // The first without room, and when it has some.
         let mut first: Option<(&Plain, Option<u64>)> = None;
         for job in ready {
             if self.is_limited(job, &decided.start) {
                 continue;
             }
-            let need = i64::from(job.job.slots);
+            let need = Amount::of(&job.job);
             let Some((large, at)) = first else {
-                if need <= free {
-                    free -= need;
+                if free.holds(need) {
+                    free = free.minus(need);
                     decided.start.push(job.job.id);
                     continue;
                 }
@@ -296,7 +337,7 @@ impl World {
                     let since = job.since().unwrap_or(self.now);
                     Some((since + job.job.limit_s?).max(self.now + 1))
                 });
-                let fits = |time: &u64| self.free_at(*time, free, &decided.start) >= need;
+                let fits = |time: &u64| self.free_at(*time, free, &decided.start).holds(need);
                 first = Some((job, limits.filter(fits).min()));
                 if !(job.is_rich && is_over) {
                     decided.preempt = self.victims(need, free);
@@ -306,9 +347,10 @@ impl World {
             // Nobody knows when the first finds room: nothing starts before it.
             let Some(at) = at else { break };
             let end = job.job.limit_s.map_or(u64::MAX, |limit| self.now + limit);
-            let left = self.free_at(at, free, &decided.start) - i64::from(large.job.slots);
-            if need <= free && (end <= at || need <= left) {
-                free -= need;
+            let left = self.free_at(at, free, &decided.start);
+            let left = left.minus(Amount::of(&large.job));
+            if free.holds(need) && (end <= at || left.holds(need)) {
+                free = free.minus(need);
                 decided.start.push(job.job.id);
             }
         }
@@ -316,13 +358,23 @@ impl World {
     }
 
     fn is_limited(&self, job: &Plain, new: &[u64]) -> bool {
+        let is_beside = |other: &&Plain| other.is_running() || new.contains(&other.job.id);
+        if let (Some(array), Some(limit)) = (job.job.array, job.job.array_limit) {
+            let tasks = self
+                .jobs
+                .iter()
+                .filter(|other| other.job.array == Some(array));
+            if tasks.filter(is_beside).count() >= limit as usize {
+                return true;
+            }
+        }
         if !job.is_night {
             return false;
         }
         let beside = self
             .jobs
             .iter()
-            .filter(|other| other.is_night && (other.is_running() || new.contains(&other.job.id)));
+            .filter(|other| other.is_night && is_beside(other));
         let of_user = beside.clone().filter(|other| other.user == job.user);
         let slots: u32 = of_user.map(|other| other.job.slots).sum();
         !self.night.is_started
@@ -331,25 +383,26 @@ impl World {
     }
 
     /// The youngest jobs of an account without budget, as many as are needed.
-    fn victims(&self, need: i64, mut free: i64) -> Vec<u64> {
+    fn victims(&self, need: Amount, mut free: Amount) -> Vec<u64> {
         let mut victims = Vec::new();
         let running = self.jobs.iter().filter(|job| job.is_running());
         let (ending, mut others): (Vec<&Plain>, Vec<&Plain>) =
             running.partition(|job| job.is_ending);
-        free += ending
-            .iter()
-            .map(|job| i64::from(self.counted(&job.job)))
-            .sum::<i64>();
+        free = (ending.iter()).fold(free, |sum, job| sum.plus(self.amount(&job.job)));
         others.retain(|job| job.is_rich && self.is_over() && self.counted(&job.job) > 0);
         others.sort_by_key(|job| std::cmp::Reverse((job.since(), job.job.id)));
         for job in others {
-            if need <= free {
+            if free.holds(need) {
                 break;
             }
-            free += i64::from(self.counted(&job.job));
+            free = free.plus(self.amount(&job.job));
             victims.push(job.job.id);
         }
-        if need <= free { victims } else { Vec::new() }
+        if free.holds(need) {
+            victims
+        } else {
+            Vec::new()
+        }
     }
 
     /// Decides until nothing changes, beside the plain model.

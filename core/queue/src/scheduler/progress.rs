@@ -62,10 +62,7 @@ impl Scheduler {
             let tasks = self.jobs.range(on..);
             let of_it = tasks.take_while(|(id, queued)| **id == on || queued.job.array == Some(on));
             for (_, queued) in of_it {
-                let is_task = queued.job.array == Some(on);
-                if is_task || queued.job.array.is_none() {
-                    *named.count(queued.job.phase) += 1;
-                }
+                *named.count(queued.job.phase) += 1;
             }
             self.named.insert(on, named);
         }
