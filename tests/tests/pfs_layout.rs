@@ -290,3 +290,33 @@ fn mpi_io_lays_a_new_file_out_as_its_hints_ask() {
     }
     place.pfs(&["stop", "scratch"]);
 }
+
+/// A file system is removed with its files, and with nothing that belongs to another one.
+#[test]
+fn a_file_system_is_removed_only_when_it_is_stopped_and_that_is_wanted() {
+    let Some(place) = Place::new() else { return };
+    place.mount();
+    place.pfs(&["create", "old", "d1", "d2", "d3", "--parity", "1"]);
+    place.pfs(&["mount", "old", "mnt"]);
+    fs::write(place.path("mnt/file"), noise(1, 1 << 20)).unwrap();
+    place.refused(&["remove", "old", "--yes"], "margay pfs stop old");
+    place.pfs(&["stop", "old"]);
+    place.refused(&["remove", "old"], "all files of 'old' would be lost");
+    // One of its directories is another file system's by now, and one is gone.
+    fs::remove_dir_all(place.path("d2")).unwrap();
+    fs::remove_dir_all(place.path("d3")).unwrap();
+    place.pfs(&["create", "new", "d2", "--parity", "0"]);
+    let said = place.pfs(&["remove", "old", "--yes"]);
+    assert!(
+        said.contains("d2 is a stripe directory of another"),
+        "{said}"
+    );
+    assert!(said.contains("d3/lock: No such file"), "{said}");
+    assert_eq!(fs::read_dir(place.path("d1")).unwrap().count(), 0);
+    place.refused(&["status", "old"], "no parallel file system 'old'");
+    place.pfs(&["mount", "new", "mnt"]);
+    fs::write(place.path("mnt/file"), "new").unwrap();
+    place.pfs(&["stop", "new"]);
+    place.pfs(&["remove", "new", "--yes"]);
+    assert_eq!(place.pfs(&["list"]), "");
+}

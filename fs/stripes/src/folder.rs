@@ -75,7 +75,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Removes the files that `create` made, where nothing was stored yet.
+    /// Removes the files that `create` made, and what is stored in them.
     pub fn remove(path: &Path) {
         for name in PARTS.iter().map(|part| part.name()).chain([LOCK]) {
             // What is left is found by the next `create`, which says so.

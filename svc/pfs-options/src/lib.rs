@@ -67,6 +67,16 @@ pub enum Action {
         /// The parallel file system
         name: String,
     },
+    /// Remove a parallel file system that is stopped, with all of its files
+    Remove {
+        /// The parallel file system
+        name: String,
+        /// All of its files may be lost
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        reaching: Reaching,
+    },
     /// Mount a parallel file system; its service is started if it does not run
     Mount {
         /// The parallel file system

@@ -22,8 +22,9 @@ use margay_sys_os::signal::{SIGHUP, SIGINT, SIGTERM, SignalFd, SignalSet};
 
 use crate::disks::{Disks, Others};
 use crate::leftovers::{self, Held, MOUNT, NAME, PREFIX, STATE, STRIPES, new_directory};
+use crate::making::make;
 use crate::registry::{self, Known};
-use crate::{ask, clear_dead, connect, drain, make, mounts, serve_for, share};
+use crate::{ask, clear_dead, connect, drain, mounts, serve_for, share};
 
 /// The host of a directory that each host of the job has.
 const EACH: &str = "each";

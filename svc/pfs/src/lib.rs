@@ -13,6 +13,7 @@ mod hosts;
 mod job;
 mod leftovers;
 mod lock;
+mod making;
 mod mounting;
 mod mounts;
 mod near;
@@ -30,18 +31,16 @@ mod wire;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::FromArgMatches;
-use disks::{Disks, Others};
+use disks::Others;
 use hosts::reach::Wish;
 use margay_core_stripes::Layout;
-use margay_fs_stripes::{Disk, Owner, Store, StoreMaking};
+use margay_fs_stripes::Owner;
 use margay_job_launch::hosts::{named_shell, names};
 pub use margay_svc_pfs_options::PROGRAM;
 use margay_svc_pfs_options::{Action, Owned, PfsOptions, Reaching, Sharing, command};
@@ -94,7 +93,7 @@ fn run(action: Action) -> Result<(), String> {
                 None => (parity, factor),
             };
             let layout = Layout::new(directories.len(), parity, unit)?.striped(None, factor)?;
-            create(&name, &directories, layout, &spare, &reaching)
+            making::create(&name, &directories, layout, &spare, &reaching)
         }
         Action::List => list(),
         Action::Serve {
@@ -129,6 +128,11 @@ fn run(action: Action) -> Result<(), String> {
             show_kept(io::stderr());
             ask_or_clear(&registry::find(&name)?, "stop")
         }
+        Action::Remove {
+            name,
+            yes,
+            reaching,
+        } => making::remove(&registry::find(&name)?, yes, &reaching),
         Action::Umount { name } => ask_or_clear(&registry::find(&name)?, "umount"),
         Action::Status { name } => status(&registry::find(&name)?),
         Action::Check { name } => ask_or_open(&registry::find(&name)?, &["check"]),
@@ -347,112 +351,6 @@ fn named(known: &Known, path: &Path) -> Result<String, String> {
         return Ok(plain);
     }
     registry::directory(path)
-}
-
-fn create(
-    name: &str,
-    directories: &[PathBuf],
-    layout: Layout,
-    spares: &[PathBuf],
-    reaching: &Reaching,
-) -> Result<(), String> {
-    make(
-        name,
-        directories,
-        layout,
-        spares,
-        Others::new(None, reaching),
-    )?;
-    if layout.parity == 0 && directories.len() > 1 {
-        println!("no parity: the loss of any of the directories is the loss of all data");
-    }
-    println!("'{name}' is made; mount it with: margay pfs mount {name} DIRECTORY");
-    Ok(())
-}
-
-/// Makes a file system.
-fn make(
-    name: &str,
-    directories: &[PathBuf],
-    layout: Layout,
-    spares: &[PathBuf],
-    others: Others,
-) -> Result<Known, String> {
-    registry::check_name(name)?;
-    if registry::all()?.iter().any(|there| there == name) {
-        return Err(format!(
-            "there is a parallel file system '{name}' already; choose another name"
-        ));
-    }
-    let mut paths: Vec<String> = Vec::new();
-    for directory in directories {
-        let path = registry::directory(directory)?;
-        if paths.contains(&path) {
-            return Err(format!("the directory {path} is named twice"));
-        }
-        paths.push(path);
-    }
-    let mut known = Known {
-        name: name.to_owned(),
-        id: registry::lot()?,
-        directories: paths.clone(),
-        spares: Vec::new(),
-    };
-    for spare in spares {
-        let path = registry::directory(spare)?;
-        if paths.contains(&path) || known.spares.contains(&path) {
-            return Err(format!("the directory {path} is named twice"));
-        }
-        spares::check(&path)?;
-        known.spares.push(path);
-    }
-    let mut members = Vec::new();
-    for path in &paths {
-        members.push((path.clone(), registry::lot()?));
-    }
-    let opener = Disks::new(name, OPENED_WITHIN, others);
-    let mut disks: Vec<Arc<dyn Disk>> = Vec::new();
-    let mut made = Ok(());
-    for path in &paths {
-        match opener.create(path) {
-            Ok(disk) => disks.push(disk),
-            Err(text) => {
-                made = Err(text);
-                break;
-            }
-        }
-    }
-    let begun = disks.len();
-    let made = made.and_then(|()| {
-        let making = StoreMaking {
-            name: name.to_owned(),
-            layout,
-            members,
-            id: known.id,
-            uid: margay_sys_os::port::user(),
-            gid: group(&paths),
-        };
-        Store::create(&making, disks, Arc::new(fuse::now)).map(drop)
-    });
-    if let Err(text) = made.and_then(|()| registry::write(&known)) {
-        for path in &paths[..begun] {
-            opener.remove(path);
-        }
-        return Err(text);
-    }
-    Ok(known)
-}
-
-/// The group of the files that this user makes in the first directory of this host.
-fn group(paths: &[String]) -> u32 {
-    let mut own = paths
-        .iter()
-        .filter(|path| registry::elsewhere(path).is_none());
-    let file = own
-        .next()
-        .map(|path| Path::new(path).join(margay_fs_stripes::Part::Data.name()));
-    let facts = file.and_then(|file| fs::metadata(file).ok());
-    facts.map_or_else(margay_sys_os::port::group, |facts| facts.gid())
 }
 
 fn list() -> Result<(), String> {
