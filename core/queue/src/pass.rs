@@ -6,6 +6,8 @@
 //! it delays no promise. Where jobs without a time limit hold the room, that time is not known, and
 //! nothing starts before the job that waits for it. The reasons that are shown come from this pass.
 
+mod reserved;
+
 use std::collections::{BTreeSet, HashMap};
 
 use crate::job::{Dependency, Job, JobId, Phase, Tag};
@@ -137,6 +139,8 @@ struct Pass<'a> {
     /// How many jobs are promised a time.
     depth: usize,
     free: Room,
+    /// What nobody has, neither within nor outside of reservations.
+    there: Room,
     /// What there is when nothing runs.
     whole: Room,
     /// Of each host, where there are several.
@@ -231,6 +235,7 @@ impl Scheduler {
             now,
             depth,
             free: self.machine().minus(self.used),
+            there: self.there(),
             whole: self.whole(),
             places: self.free_of_hosts(),
             profile: None,
@@ -496,35 +501,9 @@ impl Pass<'_> {
         let known = |(end, _): &(u64, Room)| *end != u64::MAX;
         let all = merged(running.filter(known), new.into_iter().filter(known));
         let mut profile = Profile::new(now, self.free, all);
-        for reservation in self.state.reservations.values() {
-            if reservation.until_s > now {
-                let room = Room::new(reservation.slots, reservation.memory_mib);
-                profile.take(room, reservation.from_s, reservation.until_s);
-            }
-        }
+        self.keep_reserved(&mut profile);
         self.free = profile.free();
         self.profile = Some(profile);
-    }
-
-    fn look_reserved(&self, queued: &QueuedJob, tag: Tag) -> Option<Reason> {
-        let Some(reservation) = self.state.reservations.get(&tag) else {
-            return Some(Reason::Reservation(Outside::Over));
-        };
-        if self.now < reservation.from_s {
-            return Some(Reason::Reservation(Outside::Before(reservation.from_s)));
-        }
-        if self.now >= reservation.until_s {
-            return Some(Reason::Reservation(Outside::Over));
-        }
-        if queued.end(self.now) > reservation.until_s {
-            return Some(Reason::Reservation(Outside::EndsAt(reservation.until_s)));
-        }
-        let used = self.in_reservation.get(&tag).copied().unwrap_or_default();
-        let free = Room::new(reservation.slots, reservation.memory_mib).minus(used);
-        (!free.holds(queued.need())).then(|| Reason::ReservedSlots {
-            free: slots(free),
-            needed: queued.job.slots,
-        })
     }
 
     /// What keeps a job from being looked at, whatever is free.
@@ -605,6 +584,7 @@ impl Pass<'_> {
         count(self.of_user.entry((job.queue, job.user)).or_default());
         take(&mut self.places, job);
         let need = queued.need();
+        self.there = self.there.minus(need);
         if let Some(tag) = job.reservation {
             let used = self.in_reservation.entry(tag).or_default();
             *used = used.plus(need);
@@ -644,7 +624,7 @@ impl Pass<'_> {
             free = free.plus(self.state.left_by(queued));
             chosen.push(queued.job.id);
         }
-        if free.holds(first.need()) {
+        if free.holds(first.need()) && !self.runs_into(first, &chosen) {
             self.decision.preempt = chosen;
         }
     }

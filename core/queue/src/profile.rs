@@ -23,6 +23,15 @@ impl Room {
             && (need.memory_mib <= 0 || self.memory_mib >= need.memory_mib)
     }
 
+    /// The larger of each.
+    #[must_use]
+    pub fn max(self, other: Room) -> Room {
+        Room {
+            slots: self.slots.max(other.slots),
+            memory_mib: self.memory_mib.max(other.memory_mib),
+        }
+    }
+
     #[must_use]
     pub fn plus(self, other: Room) -> Room {
         Room {

@@ -1,8 +1,10 @@
 //! A whole machine of random users: partitions and their permissions, jobs of the queue and their
-//! dependencies, limits, budgets and hosts, and the applications of jobs that take turns in
-//! partitions. After each of 100,000 operations all that is decided is what a plain sequential
-//! model says, which knows lists alone and searches them from end to end.
+//! dependencies, limits, budgets, reservations and hosts, and the applications of jobs that take
+//! turns in partitions. After each of 100,000 operations all that is decided is what a plain
+//! sequential model says, which knows lists alone and searches them from end to end.
 
+mod reserved;
+mod rules;
 mod turns;
 
 use std::collections::BTreeMap;
@@ -10,6 +12,7 @@ use std::collections::BTreeMap;
 use crate::plain::{Model, Numbers, OWNER, SHAPE, operate};
 use margay_core_partitions::{Table, Turns};
 use margay_core_queue::{After, Dependency, End, Host, Job, Phase, Scheduler, Settings};
+use reserved::Lecture;
 use turns::Application;
 
 /// Slots of a machine of one host.
@@ -30,6 +33,8 @@ struct Plain {
     is_rich: bool,
     is_night: bool,
     after: Option<Dependency>,
+    /// It is for the reservation `lecture`, and waits where there is none.
+    is_reserved: bool,
     /// It has been asked to make room.
     is_ending: bool,
 }
@@ -48,7 +53,7 @@ impl Plain {
 }
 
 /// Slots and memory.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Amount(i64, i64);
 
 impl Amount {
@@ -97,6 +102,7 @@ struct Counts {
     lost: usize,
     turns: usize,
     refused: usize,
+    reserved: usize,
 }
 
 // Fields: each part of the machine, and the plain model of it.
@@ -106,6 +112,7 @@ struct World {
     scheduler: Scheduler,
     settings: Settings,
     night: Night,
+    lecture: Option<Lecture>,
     jobs: Vec<Plain>,
     hosts: Vec<PlainHost>,
     spent_s: u64,
@@ -135,6 +142,7 @@ impl World {
                 running: 3,
                 user_slots: 4,
             },
+            lecture: None,
             jobs: Vec::new(),
             hosts: vec![PlainHost { is_up: true }; hosts],
             spent_s: 0,
@@ -209,8 +217,11 @@ impl World {
             0 => numbers.below(3) * numbers.below(MEMORY as usize / 2 + 1),
             _ => 0,
         };
+        let is_reserved = numbers.below(5) == 0;
+        let lecture = self.scheduler.tag("lecture");
         let job = Job {
             id,
+            reservation: is_reserved.then_some(lecture),
             array,
             array_limit: limit,
             memory_mib: memory_mib as u64,
@@ -236,6 +247,7 @@ impl World {
             is_rich,
             is_night,
             after,
+            is_reserved,
             is_ending: false,
         });
     }
@@ -276,135 +288,6 @@ impl World {
         self.spent_s + used.sum::<u64>() >= BUDGET_S
     }
 
-    /// How many slots are free at a time, by the limits of those that run and of those that start
-    /// now.
-    fn free_at(&self, time: u64, free: Amount, new: &[u64]) -> Amount {
-        let ends = |job: &Plain| {
-            let since = job.since().unwrap_or(self.now);
-            let limit = job.job.limit_s?;
-            Some((since + limit).max(self.now + 1))
-        };
-        let of = |job: &&Plain| ends(job).is_some_and(|end| end <= time);
-        let running = self.jobs.iter().filter(|job| job.is_running()).filter(of);
-        let free = running.fold(free, |sum, job| sum.plus(self.amount(&job.job)));
-        let new = new.iter().map(|id| self.of(*id)).filter(of);
-        new.fold(free, |sum, job| sum.plus(Amount::of(&job.job)))
-    }
-
-    /// What has to be decided now: the rules as docs/jobs.md has them, word for word.
-    fn decide(&self) -> Decided {
-        let mut decided = Decided::default();
-        let waiting = self.jobs.iter();
-        let waiting = waiting.filter(|job| job.job.phase == Phase::Waiting);
-        let mut ready = Vec::new();
-        for job in waiting {
-            match job.after.map(|dependency| self.standing(dependency)) {
-                Some((false, true)) => decided.never.push(job.job.id),
-                Some((false, false)) => {}
-                _ if job.job.is_held => {}
-                _ => ready.push(job),
-            }
-        }
-        let is_over = self.is_over();
-        let rank = |job: &&Plain| {
-            let priority = job.job.priority + i64::from(job.is_night);
-            (job.is_rich && is_over, -priority, job.job.id)
-        };
-        ready.sort_by_key(rank);
-        let running = self.jobs.iter().filter(|job| job.is_running());
-        let up = self.hosts.iter().filter(|host| host.is_up).count() as u32;
-        let all = if self.hosts.is_empty() {
-            SLOTS
-        } else {
-            up * OF_HOST
-        };
-        let all = Amount(all.into(), MEMORY.into());
-        let mut free = running.fold(all, |left, job| left.minus(self.amount(&job.job)));
-        // The first without room, and when it has some.
-        let mut first: Option<(&Plain, Option<u64>)> = None;
-        for job in ready {
-            if self.is_limited(job, &decided.start) {
-                continue;
-            }
-            let need = Amount::of(&job.job);
-            let Some((large, at)) = first else {
-                if free.holds(need) {
-                    free = free.minus(need);
-                    decided.start.push(job.job.id);
-                    continue;
-                }
-                let limits = self.jobs.iter().filter_map(|job| {
-                    let since = job.since().unwrap_or(self.now);
-                    Some((since + job.job.limit_s?).max(self.now + 1))
-                });
-                let fits = |time: &u64| self.free_at(*time, free, &decided.start).holds(need);
-                first = Some((job, limits.filter(fits).min()));
-                if !(job.is_rich && is_over) {
-                    decided.preempt = self.victims(need, free);
-                }
-                continue;
-            };
-            // Nobody knows when the first finds room: nothing starts before it.
-            let Some(at) = at else { break };
-            let end = job.job.limit_s.map_or(u64::MAX, |limit| self.now + limit);
-            let left = self.free_at(at, free, &decided.start);
-            let left = left.minus(Amount::of(&large.job));
-            if free.holds(need) && (end <= at || left.holds(need)) {
-                free = free.minus(need);
-                decided.start.push(job.job.id);
-            }
-        }
-        decided
-    }
-
-    fn is_limited(&self, job: &Plain, new: &[u64]) -> bool {
-        let is_beside = |other: &&Plain| other.is_running() || new.contains(&other.job.id);
-        if let (Some(array), Some(limit)) = (job.job.array, job.job.array_limit) {
-            let tasks = self
-                .jobs
-                .iter()
-                .filter(|other| other.job.array == Some(array));
-            if tasks.filter(is_beside).count() >= limit as usize {
-                return true;
-            }
-        }
-        if !job.is_night {
-            return false;
-        }
-        let beside = self
-            .jobs
-            .iter()
-            .filter(|other| other.is_night && is_beside(other));
-        let of_user = beside.clone().filter(|other| other.user == job.user);
-        let slots: u32 = of_user.map(|other| other.job.slots).sum();
-        !self.night.is_started
-            || beside.count() as u32 + 1 > self.night.running
-            || slots + job.job.slots > self.night.user_slots
-    }
-
-    /// The youngest jobs of an account without budget, as many as are needed.
-    fn victims(&self, need: Amount, mut free: Amount) -> Vec<u64> {
-        let mut victims = Vec::new();
-        let running = self.jobs.iter().filter(|job| job.is_running());
-        let (ending, mut others): (Vec<&Plain>, Vec<&Plain>) =
-            running.partition(|job| job.is_ending);
-        free = (ending.iter()).fold(free, |sum, job| sum.plus(self.amount(&job.job)));
-        others.retain(|job| job.is_rich && self.is_over() && self.counted(&job.job) > 0);
-        others.sort_by_key(|job| std::cmp::Reverse((job.since(), job.job.id)));
-        for job in others {
-            if free.holds(need) {
-                break;
-            }
-            free = free.plus(self.amount(&job.job));
-            victims.push(job.job.id);
-        }
-        if free.holds(need) {
-            victims
-        } else {
-            Vec::new()
-        }
-    }
-
     /// Decides until nothing changes, beside the plain model.
     fn settle(&mut self, step: usize) {
         loop {
@@ -435,11 +318,13 @@ impl World {
                 break;
             }
         }
+        self.check_room(step);
         self.check_hosts(step);
         self.turn(step);
     }
 
     fn start(&mut self, id: u64) {
+        self.counts.reserved += usize::from(self.is_kept(self.of(id)));
         self.scheduler.start(id, self.now);
         let parts = self.scheduler.job(id).unwrap().parts.clone();
         let job = &mut self.jobs[id as usize - 1].job;
@@ -525,7 +410,7 @@ impl World {
             .iter()
             .filter(|job| !matches!(job.job.phase, Phase::Ended(_)))
             .count();
-        match numbers.below(18) {
+        match numbers.below(19) {
             0 | 1 => {
                 operate(numbers, &mut self.table, &mut self.model, step);
                 self.refresh();
@@ -559,6 +444,7 @@ impl World {
                 }
             }
             9 => self.night(numbers),
+            18 => self.reserve(numbers),
             10 if !self.hosts.is_empty() => {
                 let host = numbers.below(self.hosts.len());
                 self.hosts[host].is_up = numbers.below(3) > 0;
@@ -628,6 +514,7 @@ fn a_hundred_thousand_operations_of_a_machine_agree_with_a_plain_model() {
         all.lost += counts.lost;
         all.turns += counts.turns;
         all.refused += counts.refused;
+        all.reserved += counts.reserved;
     }
     let tried = [
         all.backfilled,
@@ -636,6 +523,7 @@ fn a_hundred_thousand_operations_of_a_machine_agree_with_a_plain_model() {
         all.lost,
         all.turns,
         all.refused,
+        all.reserved,
     ];
     assert!(
         cfg!(miri) || tried.iter().all(|&count| count > 100),

@@ -88,7 +88,7 @@ impl Scheduler {
     }
 
     /// The jobs that run outside of reservations.
-    fn unreserved(&self) -> impl Iterator<Item = &QueuedJob> {
+    pub(crate) fn unreserved(&self) -> impl Iterator<Item = &QueuedJob> {
         let running = self.running.iter().filter_map(|id| self.jobs.get(id));
         running.filter(|queued| {
             let reserved = queued.job.reservation.as_ref();
