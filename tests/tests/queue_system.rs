@@ -47,7 +47,13 @@ impl Machine {
         let machine = Machine { folder, holder };
         install(
             &machine.path(""),
-            &["margay", "margay-machine", "margay-queue"],
+            &[
+                "margay",
+                "margay-machine",
+                "margay-part",
+                "margay-queue",
+                "mpiexec",
+            ],
         );
         Some(machine)
     }
@@ -411,6 +417,88 @@ fn what_a_job_leaves_whose_supervisor_is_killed_ends_with_its_group() {
     }
     // The next job begins in a group of its own.
     assert_eq!(machine.job(ONE, "id -un"), "daemon\n");
+}
+
+/// A service that ends with the test.
+struct Service(PidFd);
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}
+
+#[test]
+fn jobs_of_two_users_take_turns_in_a_partition_of_all() {
+    let Some(machine) = Machine::make() else {
+        return;
+    };
+    machine.ok("root", &["up", "--system", "--slots", "8"]);
+    let rule = ["set", "queue", "day", "partition=day"];
+    machine.refused("root", &rule, "margay part init");
+    let started = machine.ok("root", &["part", "init"]);
+    let pid = started.split("process ").nth(1).unwrap();
+    let pid = pid.split(';').next().unwrap().parse().unwrap();
+    let _service = Service(PidFd::open(pid).unwrap());
+    let make = ["part", "mkpart", "-sz", "1", "-rq", "300", "day"];
+    machine.ok("root", &make);
+    machine.ok("root", &rule);
+    machine.refused(ONE, &["part", "rmpart", "day"], "lack the right write");
+    // A user's own table of partitions is none of the queue's.
+    let own = format!("MARGAY_PARTITIONS={}/own", machine.path(ONE).display());
+    let with_own = |words: &[&str]| {
+        let output = run(&mut machine.on(ONE, &[&["env", &own, "margay"], words].concat()));
+        assert!(output.status.success(), "{}", said(&output));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    with_own(&["part", "mkpart", "-rq", "1s", "day"]);
+    let copy = "cp -r .local/state/margay/partitions own && chmod -R a+rX own";
+    assert!(
+        run(&mut machine.on(ONE, &["sh", "-c", copy]))
+            .status
+            .success()
+    );
+    let listed = with_own(&["part", "lspart", ".compute"]);
+    assert!(listed.contains("1s"), "{listed}");
+
+    let log = machine.path("log");
+    fs::write(&log, "").unwrap();
+    chmod(&log, 0o666);
+    let (shown, stop) = (log.display(), machine.path("stop"));
+    let line = format!(
+        "me=$(id -un); while test ! -e {}; do echo $me >> {shown}; done; exit 3",
+        stop.display()
+    );
+    let words = ["submit", "--parsable", "-p", "day", "--", "sh", "-c", &line];
+    let one = with_own(&words);
+    let other = machine.submit(OTHER, &words[2..]);
+    let lines = || fs::read_to_string(&log).unwrap();
+    let switches = |log: &str| {
+        let lines: Vec<&str> = log.lines().collect();
+        lines.windows(2).filter(|two| two[0] != two[1]).count()
+    };
+    while switches(&lines()) < 4 {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    machine.refused(OTHER, &["cancel", &one], "is of the user daemon");
+    fs::write(&stop, "").unwrap();
+    for (user, job) in [(ONE, &one), (OTHER, &other)] {
+        machine.refused(user, &["wait", job], "exit code 3");
+        let lines = lines();
+        assert!(lines.lines().filter(|line| *line == user).count() > 100);
+        assert!(switches(&lines) * 20 < lines.lines().count());
+    }
+
+    // What looks at turns for a time limit has root's rights, and nothing of the user's.
+    let debug = format!("LD_DEBUG_OUTPUT={}/debug", machine.path(ONE).display());
+    let mut words = vec!["env", "LD_DEBUG=libs", &debug, "margay", "submit", "--wait"];
+    words.extend(["-p", "day", "-t", "1s", "--", "sleep", "100"]);
+    let text = said(&run(&mut machine.on(ONE, &words)));
+    assert!(text.contains("time limit"), "{text}");
+    let files = fs::read_dir(machine.path(ONE)).unwrap().map(Result::unwrap);
+    let written = files.filter(|file| file.file_name().to_string_lossy().starts_with("debug."));
+    let owners: Vec<u32> = written.map(|file| file.metadata().unwrap().uid()).collect();
+    assert!(!owners.is_empty() && owners.iter().all(|owner| *owner == 1));
 }
 
 /// Opens many connections, says nothing on most of them and too much on others; prints what is

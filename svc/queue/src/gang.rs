@@ -1,18 +1,32 @@
 //! Jobs of queues that have a partition with gang scheduling: each is an application there, started
 //! by the launcher, whose keeper stops and continues it.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use margay_core_partitions::{Right, Scheduling, Table};
 use margay_core_queue::Gang;
-use margay_job_partitions::Store;
+use margay_job_partitions::{ENV_FOLDER, Store};
+use margay_svc_queue_wire::Bytes;
 use margay_sys_os::process::beside;
 
 use crate::files::JobOrder;
 use crate::program::c_string;
+
+/// The job's variable that names the folder of partitions. In the queue of all users it is what its
+/// head has: a user's own table is none of theirs.
+pub fn set_folder(order: &mut JobOrder) {
+    let name = format!("{ENV_FOLDER}=");
+    let of_user = |variable: &Bytes| variable.0.as_bytes().starts_with(name.as_bytes());
+    order.environment.retain(|variable| !of_user(variable));
+    if let Some(folder) = std::env::var_os(ENV_FOLDER) {
+        let mut variable = OsString::from(name);
+        variable.push(folder);
+        order.environment.push(Bytes(variable));
+    }
+}
 
 /// Finds the partition of a queue.
 ///
@@ -69,6 +83,9 @@ pub fn ran(order: &JobOrder, partition: &str, process: u32) -> Option<Duration> 
             OsStr::from_bytes(&bytes[at + 1..]),
         ))
     });
+    // With the rights of root nothing that the user says is used.
+    let is_trusted = |name: &OsStr| order.user.is_none() || name == ENV_FOLDER;
+    let variables = variables.filter(|(name, _)| is_trusted(name));
     let said = Command::new(beside("margay-part").ok()?)
         .args(["ps", partition, "json"])
         .env_clear()

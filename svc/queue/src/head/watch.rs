@@ -14,6 +14,7 @@ use super::Head;
 use crate::energy::ENV_FOLDER;
 use crate::files::{Found, JobFolder};
 use crate::follow::LeftAt;
+use crate::gang;
 use crate::line::{HeadLine, Heard, Message};
 use crate::site::HostPart;
 use crate::store::{Finish, Ordered};
@@ -123,6 +124,9 @@ impl Head {
         if self.hosts.is_none() {
             let rules = self.scheduler.settings().queues.get(&entry.partition);
             order.gang = rules.and_then(|rules| Some(rules.gang.as_ref()?.partition.clone()));
+            if order.gang.is_some() && order.user.is_some() {
+                gang::set_folder(&mut order);
+            }
             let kept = self.scheduler.kept();
             if order.gang.is_none() && !kept.is_empty() {
                 order.cores = cpu::affinity();
