@@ -106,6 +106,28 @@ fn time_limits_count_turns_and_a_cancelled_job_gives_its_place_away() {
 }
 
 #[test]
+fn a_partition_that_changes_is_noticed() {
+    let queue = up();
+    let job = queue.submit(&["-p", "day", "--hold", "--", "true"]);
+    queue.ok(&["part", "rmpart", "day"]);
+    queue.ok(&["release", &job]);
+    let why = "1 nodes needed, its queue's partition has 0";
+    assert!(queue.ok(&["explain", &job]).contains(why));
+    let gone = "the partition '.compute.day' of the queue 'day' has 0 nodes";
+    queue.refused(&["submit", "-p", "day", "--", "true"], gone);
+    // Its cores are for all.
+    let all = queue.submit(&["-n", "64", "--", "true"]);
+    queue.ok(&["wait", &all]);
+    assert_eq!(queue.state_of(&job), "waiting");
+    // Without a command of the queue.
+    queue.ok(&["part", "mkpart", "-rq", "300", "day"]);
+    queue.ok(&["wait", &job]);
+    let nodes = std::thread::available_parallelism().unwrap().to_string();
+    let all = queue.submit(&["-p", "day", "-n", &nodes, "--", "true"]);
+    queue.ok(&["wait", &all]);
+}
+
+#[test]
 fn what_cannot_take_turns_is_refused() {
     let queue = up();
     queue.ok(&["part", "mkpart", "-sz", "1", "-ss", "usual"]);

@@ -96,6 +96,13 @@ impl Store {
         })
     }
 
+    /// Tells one state of the file from another; none where there is no file.
+    #[must_use]
+    pub fn stamp(&self) -> Option<(u64, i64, i64)> {
+        let file = fs::metadata(self.path()).ok()?;
+        Some((file.ino(), file.ctime(), file.ctime_nsec()))
+    }
+
     /// Whether they are common to all users.
     #[must_use]
     pub fn is_common(&self) -> bool {

@@ -15,6 +15,14 @@ use margay_sys_os::process::beside;
 use crate::files::JobOrder;
 use crate::program::c_string;
 
+/// The state of the table of partitions: another one, other partitions.
+pub type Stamp = Option<(u64, i64, i64)>;
+
+/// That of the table which there is now.
+pub fn stamp() -> Stamp {
+    Store::find().ok()?.stamp()
+}
+
 /// The job's variable that names the folder of partitions. In the queue of all users it is what its
 /// head has: a user's own table is none of theirs.
 pub fn set_folder(order: &mut JobOrder) {

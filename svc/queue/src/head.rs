@@ -3,6 +3,7 @@
 
 mod accept;
 mod change;
+mod gangs;
 mod hosts;
 mod inform;
 mod rights;
@@ -49,6 +50,8 @@ pub struct Head {
     /// Where running jobs have their slots, as the store knows.
     stored_parts: HashMap<JobId, String>,
     idle: Vec<IdleSupervisor>,
+    /// Which table of partitions was looked at for queues whose jobs take turns.
+    partitions: Option<gang::Stamp>,
     /// Ends that are to be stored; more than none only while the store refuses.
     finishes: Vec<(JobId, Finish)>,
     /// Jobs that wait again, likewise.
@@ -134,6 +137,7 @@ impl Head {
             scheduler,
             watched: HashMap::new(),
             idle: Vec::new(),
+            partitions: None,
             finishes: Vec::new(),
             requeues: Vec::new(),
             is_changed: true,
@@ -260,6 +264,7 @@ impl Head {
         ) {
             return Answer::Failed(text);
         }
+        self.see_partitions();
         let now_s = now_s();
         // What the kernel says of the user counts, not what the request says.
         shared.owner = None;
@@ -309,6 +314,7 @@ impl Head {
     /// disk. Returns whether it has to be tried again later.
     pub fn schedule(&mut self) -> bool {
         while self.is_changed {
+            self.see_partitions();
             self.is_changed = false;
             let now_s = now_s();
             let decision = self.scheduler.decide(now_s);
@@ -359,8 +365,9 @@ impl Head {
     /// After how many seconds to decide again, although nothing else happens until then.
     pub fn pause_s(&mut self) -> Option<u64> {
         let now_s = now_s();
-        let next = self.scheduler.next_moment(now_s)?;
-        Some(next.saturating_sub(now_s).max(1))
+        let next = self.scheduler.next_moment(now_s);
+        let next = next.map(|next| next.saturating_sub(now_s).max(1));
+        next.into_iter().chain(self.partitions_pause_s()).min()
     }
 
     /// Time has passed.
