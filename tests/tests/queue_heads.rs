@@ -504,9 +504,10 @@ fn heads_that_all_stand_by_choose_one() {
     });
     let leading = said.iter().filter(|text| text.contains("the queue is up"));
     assert_eq!(leading.count(), 1, "{said:?}");
+    // One that asks before the chosen one can be reached says so, and cannot name its host yet.
     let standing = said
         .iter()
-        .filter(|text| text.contains("stands by for the head on host"));
+        .filter(|text| text.contains("this host stands by for the head"));
     assert_eq!(standing.count(), 2, "{said:?}");
     for host in 1..=3 {
         site.ok(host, "submit --wait -- true");
