@@ -12,6 +12,7 @@ pub mod posix;
 pub mod postgres;
 pub mod python;
 pub mod queue;
+pub mod queue_hosts;
 pub mod slurm;
 pub mod users;
 pub mod voices;

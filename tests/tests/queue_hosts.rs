@@ -11,146 +11,9 @@ use margay_sys_os::process::{ProcessFacts, descendants_of};
 use margay_sys_os::signal::take_defaults_in;
 use margay_tests::batch::said;
 use margay_tests::hosts::Hosts;
-use margay_tests::jobs::{Built, mark, nothing_is_left, send};
-use margay_tests::{command, run, stage};
-use serde_json::Value;
-
-/// A queue of hosts that may be switched off; it ends with the test.
-struct Queue {
-    hosts: Hosts,
-    mark: String,
-    /// The host on which its commands are called; none is this machine.
-    on: Option<u32>,
-}
-
-impl Queue {
-    fn up(hosts: Hosts) -> Queue {
-        let mark = mark(&mut Command::new("true"));
-        let queue = Queue {
-            hosts,
-            mark,
-            on: None,
-        };
-        // A host that is off cannot be reached.
-        queue.hosts.write_reach(&queue.hosts.shell());
-        fs::create_dir(queue.path("run")).unwrap();
-        fs::create_dir(queue.path("tmp")).unwrap();
-        queue
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.hosts.folder.path().join(name)
-    }
-
-    fn margay(&self, line: &str) -> Command {
-        let program = stage().join("bin/margay");
-        let mut margay = match self.on.map(|host| self.hosts.name(host)) {
-            None => command(program, 120),
-            Some(name) => {
-                let mut command = command("ip", 120);
-                command
-                    .args(["netns", "exec", &name, "unshare", "-u", "sh", "-c"])
-                    .args(["hostname $0; exec \"$@\"", &name])
-                    .arg(program);
-                command
-            }
-        };
-        margay
-            .args(line.split_whitespace())
-            .current_dir(self.hosts.folder.path())
-            .env("HOME", self.hosts.folder.path())
-            .env("XDG_STATE_HOME", self.path("state"))
-            .env("XDG_RUNTIME_DIR", self.path("run"))
-            .env("MARGAY_RSH", self.path("reach"))
-            .env("TMPDIR", self.path("tmp"))
-            .env(margay_tests::jobs::MARK, &self.mark);
-        margay
-    }
-
-    /// A program of the installation.
-    fn program(&self, line: &str) -> Command {
-        let mut words = line.split_whitespace();
-        let mut command = command(stage().join("bin").join(words.next().unwrap()), 120);
-        command
-            .args(words)
-            .current_dir(self.hosts.folder.path())
-            .env("XDG_STATE_HOME", self.path("state"))
-            .env("XDG_RUNTIME_DIR", self.path("run"))
-            .env("MARGAY_PARTITIONS", self.path("common"))
-            .env("MARGAY_RSH", self.path("reach"))
-            .env(margay_tests::jobs::MARK, &self.mark);
-        command
-    }
-
-    /// The applications in partitions, by the processes of their launchers.
-    fn applications(&self) -> Vec<(u32, Value)> {
-        let output = run(&mut self.program("margay part pspart -json ."));
-        let all: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let all = all["applications"].as_array().unwrap().clone();
-        let pid = |own: &Value| u32::try_from(own["pid"].as_u64().unwrap()).unwrap();
-        all.into_iter().map(|own| (pid(&own), own)).collect()
-    }
-
-    fn ok(&self, line: &str) -> String {
-        let output = run(&mut self.margay(line));
-        assert!(output.status.success(), "{line}: {}", said(&output));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// Runs a script as a job, and returns what it printed.
-    fn job(&self, options: &str, script: &str) -> (Output, String) {
-        fs::write(self.path("script"), format!("#!/bin/sh\n{script}\n")).unwrap();
-        let output = run(&mut self.margay(&format!("submit -W -o out {options} script")));
-        let printed = fs::read_to_string(self.path("out")).unwrap_or_default();
-        (output, printed)
-    }
-
-    /// Submits a job that says where it runs and goes on until it is ended.
-    fn begin(&self, options: &str, out: &str) -> String {
-        let script = format!("#!/bin/sh\nhostname >> {out}\nsleep 600\n");
-        fs::write(self.path("lasting"), script).unwrap();
-        let line = format!("submit --parsable -o log {options} lasting");
-        self.ok(&line).trim().to_owned()
-    }
-
-    fn row(&self, job: &str) -> Value {
-        let text = self.ok(&format!("queue --json {job}"));
-        let rows: Value = serde_json::from_str(&text).unwrap();
-        rows[0].clone()
-    }
-
-    fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        for _ in 0..1200 {
-            if is_so() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("{what} does not come: {}", self.ok("node"));
-    }
-
-    fn lines(&self, file: &str) -> Vec<String> {
-        let text = fs::read_to_string(self.path(file)).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    /// The state of a host in `margay node`.
-    fn state_of(&self, host: u32) -> String {
-        let (listed, name) = (self.ok("node"), self.hosts.name(host));
-        let line = listed.lines().find(|line| line.starts_with(&name));
-        let words = line.unwrap_or_else(|| panic!("{name} is not in {listed}"));
-        words.split_whitespace().nth(1).unwrap().to_owned()
-    }
-}
-
-impl Drop for Queue {
-    fn drop(&mut self) {
-        // Also after a test that failed.
-        let _ = self.margay("cancel --all").output();
-        let _ = self.margay("wait --all").output();
-        let _ = self.margay("down").output();
-    }
-}
+use margay_tests::jobs::{Built, nothing_is_left, send};
+use margay_tests::queue_hosts::Queue;
+use margay_tests::{run, stage};
 
 #[test]
 fn jobs_run_on_the_hosts_that_the_queue_gives_them() {
@@ -275,15 +138,6 @@ fn hosts_that_go_come_back_and_a_killed_head_finds_their_jobs() {
         .map(|entry| entry.path())
         .collect();
     assert!(left.is_empty(), "{left:?}");
-}
-
-impl Queue {
-    /// The slots of a host.
-    fn slots_of_a_host(&self) -> u32 {
-        let listed = self.ok("node");
-        let line = listed.lines().nth(1).unwrap();
-        line.split_whitespace().nth(2).unwrap().parse().unwrap()
-    }
 }
 
 #[test]
