@@ -422,10 +422,31 @@ fn what_a_job_leaves_whose_supervisor_is_killed_ends_with_its_group() {
 /// A service that ends with the test.
 struct Service(PidFd);
 
+impl Service {
+    /// That of the partitions of all users.
+    fn start(machine: &Machine) -> Service {
+        let started = machine.ok("root", &["part", "init"]);
+        let pid = started.split("process ").nth(1).unwrap();
+        let pid = pid.split(';').next().unwrap().parse().unwrap();
+        Service(PidFd::open(pid).unwrap())
+    }
+}
+
 impl Drop for Service {
     fn drop(&mut self) {
         self.0.kill();
     }
+}
+
+#[test]
+fn users_have_the_partitions_of_all_where_no_queue_is() {
+    let Some(machine) = Machine::make() else {
+        return;
+    };
+    machine.ok("root", &["part", "mkpart", "-sz", "1", "-ss", "roots"]);
+    let _service = Service::start(&machine);
+    let listed = machine.ok(ONE, &["part", "lspart", ".compute"]);
+    assert!(listed.contains("roots"), "{listed}");
 }
 
 #[test]
@@ -436,10 +457,7 @@ fn jobs_of_two_users_take_turns_in_a_partition_of_all() {
     machine.ok("root", &["up", "--system", "--slots", "8"]);
     let rule = ["set", "queue", "day", "partition=day"];
     machine.refused("root", &rule, "margay part init");
-    let started = machine.ok("root", &["part", "init"]);
-    let pid = started.split("process ").nth(1).unwrap();
-    let pid = pid.split(';').next().unwrap().parse().unwrap();
-    let _service = Service(PidFd::open(pid).unwrap());
+    let _service = Service::start(&machine);
     let make = ["part", "mkpart", "-sz", "1", "-rq", "300", "day"];
     machine.ok("root", &make);
     machine.ok("root", &rule);

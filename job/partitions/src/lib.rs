@@ -123,7 +123,14 @@ impl Store {
     pub fn make_common(&self) -> Result<(), String> {
         self.update(|_| Ok(()))?;
         let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
-        open(&self.folder, 0o755)
+        // That of all that Margay keeps is made by who comes first, and may be closed.
+        let above = self
+            .folder
+            .parent()
+            .filter(|_| self.folder == Path::new(FOLDER));
+        above
+            .map_or(Ok(()), |above| open(above, 0o711))
+            .and_then(|()| open(&self.folder, 0o755))
             .and_then(|()| open(&self.path(), 0o644))
             .map_err(|error| {
                 format!(
