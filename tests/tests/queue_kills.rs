@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use margay_sys_os::process::PidFd;
@@ -119,7 +119,7 @@ fn a_remote_shell_that_hangs_ends_with_a_head_that_is_killed() {
     fs::create_dir(path("run")).unwrap();
     fs::write(
         path("hang"),
-        "#!/bin/sh\necho $$ > hanging\nexec sleep 600\n",
+        "#!/bin/sh\necho $$ > ${0%/*}/hanging\nexec sleep 600\n",
     )
     .unwrap();
     fs::set_permissions(path("hang"), PermissionsExt::from_mode(0o755)).unwrap();
@@ -130,10 +130,13 @@ fn a_remote_shell_that_hangs_ends_with_a_head_that_is_killed() {
         .env("XDG_RUNTIME_DIR", path("run"))
         .env("MARGAY_RSH", path("hang"))
         .env(MARK, &mark)
-        .stderr(Stdio::null());
+        .stderr(fs::File::create(path("said")).unwrap());
     let mut up = up.spawn().unwrap();
     let hanging = || fs::read_to_string(path("hanging")).unwrap_or_default();
     while !hanging().ends_with('\n') {
+        let ended = up.try_wait().unwrap();
+        let said = || fs::read_to_string(path("said")).unwrap();
+        assert!(ended.is_none(), "{ended:?}: {}", said());
         std::thread::sleep(Duration::from_millis(5));
     }
     let heads = processes(&mark, "serve");

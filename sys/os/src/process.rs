@@ -76,12 +76,12 @@ pub fn die_with_parent() {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
 }
 
-/// Has what the command starts get SIGTERM when the thread that starts it ends.
+/// Has what the command starts get SIGKILL when the thread that starts it ends.
 pub fn ends_with_thread(command: &mut Command) -> &mut Command {
     // SAFETY: between fork and exec only an async-signal-safe call is made.
     unsafe {
         command.pre_exec(|| {
-            let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+            let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
             Ok(())
         })
     }
