@@ -1,5 +1,6 @@
 //! A user's queue of several hosts, through its commands.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -20,6 +21,18 @@ pub struct Queue {
     pub on: Option<u32>,
     /// A process in whose mount namespace they are called, and the head is.
     pub within: Option<u32>,
+}
+
+/// Where the commands of a queue of these hosts keep what they know, and how they reach the hosts.
+#[must_use]
+pub fn environment(hosts: &Hosts, mark: &str) -> [(&'static str, OsString); 4] {
+    let path = |name: &str| hosts.folder.path().join(name).into_os_string();
+    [
+        ("XDG_STATE_HOME", path("state")),
+        ("XDG_RUNTIME_DIR", path("run")),
+        ("MARGAY_RSH", path("reach")),
+        (MARK, mark.into()),
+    ]
 }
 
 impl Queue {
@@ -67,11 +80,8 @@ impl Queue {
             .args(line.split_whitespace())
             .current_dir(self.hosts.folder.path())
             .env("HOME", self.hosts.folder.path())
-            .env("XDG_STATE_HOME", self.path("state"))
-            .env("XDG_RUNTIME_DIR", self.path("run"))
-            .env("MARGAY_RSH", self.path("reach"))
             .env("TMPDIR", self.path("tmp"))
-            .env(MARK, &self.mark);
+            .envs(environment(&self.hosts, &self.mark));
         margay
     }
 
@@ -82,11 +92,8 @@ impl Queue {
         command
             .args(words)
             .current_dir(self.hosts.folder.path())
-            .env("XDG_STATE_HOME", self.path("state"))
-            .env("XDG_RUNTIME_DIR", self.path("run"))
             .env("MARGAY_PARTITIONS", self.path("common"))
-            .env("MARGAY_RSH", self.path("reach"))
-            .env(MARK, &self.mark);
+            .envs(environment(&self.hosts, &self.mark));
         command
     }
 

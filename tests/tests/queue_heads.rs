@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use margay_sys_os::process::PidFd;
 use margay_tests::batch::said;
 use margay_tests::hosts::Hosts;
-use margay_tests::jobs::{MARK, mark, nothing_is_left};
+use margay_tests::jobs::{mark, nothing_is_left};
 use margay_tests::postgres::Postgres;
+use margay_tests::queue_hosts::environment;
 use margay_tests::{command, run, stage};
 use serde_json::Value;
 
@@ -66,11 +67,8 @@ impl Site {
                 stage().display()
             ))
             .env("HOME", &folder)
-            .env("XDG_STATE_HOME", self.path("state"))
-            .env("XDG_RUNTIME_DIR", self.path("run"))
-            .env("MARGAY_RSH", self.path("reach"))
             .env("TMPDIR", self.path("tmp"))
-            .env(MARK, &self.mark);
+            .envs(environment(&self.hosts, &self.mark));
         margay
     }
 

@@ -72,9 +72,7 @@ impl FileData {
             appending: Mutex::default(),
         }
     }
-}
 
-impl FileData {
     /// The rows, for who writes a part of this one, and is not far ahead of the others who do.
     pub fn write_in_pace(&self, row: u64) -> RwLockWriteGuard<'_, Rows> {
         let lock = || self.rows.write().unwrap_or_else(PoisonError::into_inner);

@@ -15,6 +15,10 @@ use margay_sys_os::process::beside;
 use crate::files::JobOrder;
 use crate::program::c_string;
 
+/// Why jobs take no turns on a machine of several hosts.
+pub const SEVERAL_HOSTS: &str =
+    "the queue has several hosts, and jobs take turns on a machine of one";
+
 /// The state of the table of partitions: another one, other partitions.
 pub type Stamp = Option<(u64, i64, i64)>;
 

@@ -595,9 +595,7 @@ impl Head {
         };
         if let Some(gang) = of_queue.and_then(|rules| rules.gang.as_mut()) {
             if self.hosts.is_some() {
-                return Err(
-                    "the queue has several hosts, and jobs take turns on a machine of one".into(),
-                );
+                return Err(gang::SEVERAL_HOSTS.into());
             }
             *gang = gang::find(&gang.partition, self.resources.readable.is_some())?;
         }

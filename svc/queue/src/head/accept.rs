@@ -4,6 +4,7 @@ use margay_core_queue::{Job, JobId, refusal};
 use margay_svc_queue_wire::Order;
 
 use super::Head;
+use crate::gang;
 use crate::prepare;
 use crate::store::Entry;
 
@@ -55,7 +56,7 @@ impl Head {
             };
         };
         let why = if self.has_hosts() {
-            "the queue has several hosts, and jobs take turns on a machine of one".to_owned()
+            gang::SEVERAL_HOSTS.to_owned()
         } else if super::refuses_interactive(
             std::slice::from_ref(order),
             &self.resources.program,
