@@ -15,9 +15,9 @@ use crate::sink::{End, Sink, Wanted};
 /// A longer piece is none.
 const MOST_PIECE: u64 = 64 << 20;
 
-/// Clocks are read again and again. Of this many readings the one that was answered soonest counts:
-/// the host looked at its clock some time between question and answer.
-const READINGS: usize = 16;
+/// Clocks of two hosts drift apart by no more than one part of this: a crystal has 50 millionths,
+/// and what the network's time corrects comes to it.
+const DRIFT: u64 = 10_000;
 
 /// What a host adds.
 struct Part {
@@ -33,26 +33,35 @@ struct Part {
     failed: Option<String>,
 }
 
-/// How far a clock is ahead of ours.
+/// How far a clock is ahead of ours. It is read again and again, and the host looked at it some
+/// time between question and answer: each reading gives bounds, and together they are narrower
+/// than those of the soonest answer (Marzullo, "Maintaining the time in a distributed system",
+/// 1983).
 #[derive(Default)]
 struct Ahead {
-    /// The last readings: how far, and how long they took.
-    readings: Vec<(i64, u64)>,
-    next: usize,
+    /// Nanoseconds, and when the last of the readings was taken by our clock.
+    bounds: Option<(i64, i64, u64)>,
 }
 
 impl Ahead {
-    fn read(&mut self, ahead: i64, took: u64) {
-        match self.readings.get_mut(self.next) {
-            Some(old) => *old = (ahead, took),
-            None => self.readings.push((ahead, took)),
+    fn read(&mut self, ahead: i64, took: u64, now: u64) {
+        let half = (took / 2 + 1) as i64;
+        let (mut low, mut high) = (ahead.saturating_sub(half), ahead.saturating_add(half));
+        if let Some((lowest, highest, then)) = self.bounds {
+            let drift = (now.saturating_sub(then) / DRIFT) as i64;
+            let both = (low.max(lowest - drift), high.min(highest + drift));
+            // A clock can jump, where a machine slept.
+            if both.0 <= both.1 {
+                (low, high) = both;
+            }
         }
-        self.next = (self.next + 1) % READINGS;
+        self.bounds = Some((low, high, now));
     }
 
     fn ns(&self) -> i64 {
-        let best = self.readings.iter().min_by_key(|(_, took)| *took);
-        best.map_or(0, |(ahead, _)| *ahead)
+        self.bounds.map_or(0, |(low, high, _)| {
+            low.wrapping_add(high.wrapping_sub(low) / 2)
+        })
     }
 }
 
@@ -158,7 +167,8 @@ impl Gathering {
                     && let Ok(took) = <[u8; 8]>::try_from(took)
                 {
                     let took = u64::from_le_bytes(took);
-                    part.clock.read(i64::from_le_bytes(ahead), took);
+                    let ahead = i64::from_le_bytes(ahead);
+                    part.clock.read(ahead, took, clock::now_ns());
                 }
             }
             _ => {}
@@ -324,15 +334,31 @@ mod tests {
     }
 
     #[test]
+    fn readings_of_a_clock_bound_each_other() {
+        let mut clock = Ahead::default();
+        // One question came late, and one answer.
+        clock.read(1040, 100, 0);
+        clock.read(960, 100, 0);
+        assert_eq!(clock.ns(), 1000);
+        // The clocks drift, and bounds that are old are worth less.
+        clock.read(1500, 900, 1_000_000);
+        assert_eq!(clock.ns(), 1080);
+        // A jump.
+        clock.read(1_000_000, 10, 1_000_000);
+        assert_eq!(clock.ns(), 1_000_000);
+    }
+
+    #[test]
     fn parts_become_one_trace_by_one_clock_whatever_pieces_they_come_in() {
         let now = clock::now_ns();
-        // The second host's clock is a second ahead, which a slow answer hides.
+        // The second host's clock is a second ahead, of which slow answers say little.
         let second = 1_000_000_000i64;
         let ahead = |ahead: i64, took: u64| [ahead.to_le_bytes(), took.to_le_bytes()].concat();
         let (a, b) = (part(0, now, 1, 7), part(1, now + second as u64, 2, 7));
         for size in [1, 7, 64, 1 << 20] {
-            let mut input = framed(1, Piece::Clock, &ahead(second, 10));
-            input.extend(framed(1, Piece::Clock, &ahead(3 * second, 1000)));
+            let mut input = framed(1, Piece::Clock, &ahead(3 * second, 5_000_000_000));
+            input.extend(framed(1, Piece::Clock, &ahead(second, 10)));
+            input.extend(framed(1, Piece::Clock, &ahead(0, 3_000_000_000)));
             let (mut first, mut other) = (a.chunks(size), b.chunks(size));
             loop {
                 let next = [(0, first.next()), (1, other.next())];

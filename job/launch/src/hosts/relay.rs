@@ -368,8 +368,8 @@ impl Relay {
                     host.ports.push(from.small()?);
                 }
                 host.stage = Stage::Ready;
-                if self.parts.is_some() {
-                    host.say(&Parts::question());
+                if let Some(parts) = &mut self.parts {
+                    host.say(&parts.ask(at));
                 }
                 if self.hosts.iter().all(|h| h.stage == Stage::Ready) {
                     self.go()?;
@@ -532,8 +532,10 @@ impl Relay {
             self.said = now;
             let beat = Writer::new(kind::BEAT).done();
             self.tell_all(&beat);
-            if self.parts.is_some() {
-                self.tell_all(&Parts::question());
+            if let Some(parts) = &mut self.parts {
+                for (at, host) in self.hosts.iter_mut().enumerate() {
+                    host.say(&parts.ask(at));
+                }
             }
             self.reap();
         }

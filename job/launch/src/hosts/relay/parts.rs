@@ -12,8 +12,11 @@ use crate::hosts::wire::{self, Broken, Reader, Writer, kind};
 /// What may wait here before the hosts have to wait.
 const ROOM: usize = 4 << 20;
 
-/// Questions for the time that follow each other at the beginning. Later ones come with the beats.
-const READINGS: usize = 8;
+/// Questions for the time follow each other until one is answered as soon as this, in nanoseconds,
+/// or until there were this many: the host is far away or busy. It begins with the host, and again
+/// with each beat.
+const SOON_NS: u64 = 100_000;
+const READINGS: usize = 32;
 
 /// The way of the parts of all hosts.
 pub(super) struct Parts {
@@ -27,8 +30,8 @@ pub(super) struct Parts {
 struct Host {
     /// Bytes for which the agent has not been given room again.
     owed: usize,
-    /// Times that have been read.
-    readings: usize,
+    /// Questions since the last beat.
+    asked: usize,
 }
 
 impl Parts {
@@ -87,12 +90,13 @@ impl Parts {
             .collect()
     }
 
-    /// The question what time it is on a host.
-    pub(super) fn question() -> Vec<u8> {
-        Writer::new(kind::CLOCK).number(clock::now_ns()).done()
+    /// The first of some questions what time it is on a host.
+    pub(super) fn ask(&mut self, host: usize) -> Vec<u8> {
+        self.hosts[host].asked = 1;
+        question()
     }
 
-    /// Takes its answer: when it was asked, and the time there. Returns the next question.
+    /// Takes an answer: when it was asked, and the time there. Returns the next question.
     pub(super) fn answer(
         &mut self,
         host: usize,
@@ -103,13 +107,18 @@ impl Parts {
         let ahead = there.wrapping_sub(asked.wrapping_add(took / 2));
         let reading = [ahead.to_le_bytes(), took.to_le_bytes()].concat();
         self.enter(host, Piece::Clock, &reading);
-        let readings = &mut self.hosts[host].readings;
-        *readings += 1;
-        Ok((*readings < READINGS).then(Parts::question))
+        let asked = &mut self.hosts[host].asked;
+        let goes_on = took > SOON_NS && *asked < READINGS;
+        *asked += usize::from(goes_on);
+        Ok(goes_on.then(question))
     }
 
     /// Nothing waits any more.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
+}
+
+fn question() -> Vec<u8> {
+    Writer::new(kind::CLOCK).number(clock::now_ns()).done()
 }
