@@ -21,6 +21,7 @@ mod fault;
 mod file;
 mod folder;
 mod holes;
+mod leaving;
 mod log;
 mod mend;
 mod names;

@@ -98,6 +98,15 @@ impl Store {
         }
     }
 
+    /// Whether an inode that lost a name can be removed at once.
+    fn leaves(&self, names: &Names, ino: u64) -> bool {
+        let is_orphan = names.is_orphan(ino);
+        if !is_orphan && names.get(ino).is_ok_and(|inode| inode.attr.nlink == 0) {
+            self.leaving.begin(ino);
+        }
+        is_orphan
+    }
+
     /// Removes an inode to which nothing refers any more.
     fn reap(&self, ino: u64) {
         let data = {
@@ -110,6 +119,7 @@ impl Store {
             self.push(&changes, vec![]);
             data
         };
+        self.leaving.end(ino);
         if let Some(data) = data {
             self.discard(&data);
         }
@@ -186,7 +196,7 @@ impl Store {
         let now = self.now();
         let (ino, is_orphan) = self.change(|names, changes| {
             let ino = names.unlink(folder, name, is_folder, now, changes)?;
-            Ok((ino, names.is_orphan(ino)))
+            Ok((ino, self.leaves(names, ino)))
         })?;
         if is_orphan {
             self.reap(ino);
@@ -202,7 +212,7 @@ impl Store {
         let now = self.now();
         let orphan = self.change(|names, changes| {
             let lost = names.rename(from, to, how, now, changes)?;
-            Ok(lost.filter(|ino| names.is_orphan(*ino)))
+            Ok(lost.filter(|ino| self.leaves(names, *ino)))
         })?;
         if let Some(ino) = orphan {
             self.reap(ino);

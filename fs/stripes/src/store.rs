@@ -15,6 +15,7 @@ use crate::codec::Writer;
 use crate::disk::{Disk, Part};
 use crate::fault::{Fault, Result};
 use crate::file::FileData;
+use crate::leaving::Leaving;
 use crate::log::{self, Log, Scan};
 use crate::names::{self, Body, Names};
 use crate::quota::Quotas;
@@ -112,6 +113,7 @@ pub struct Store {
     pub(crate) walking: Mutex<()>,
     pub(crate) quotas: Quotas,
     pub(crate) reserve: Mutex<Reserve>,
+    pub(crate) leaving: Leaving,
     clock: Clock,
 }
 
@@ -227,6 +229,7 @@ impl Store {
             progress: Mutex::default(),
             walking: Mutex::new(()),
             reserve: Mutex::default(),
+            leaving: Leaving::default(),
             clock,
         };
         store.array.renew_state();
@@ -493,14 +496,8 @@ impl Store {
         frames
     }
 
-    /// Frees what was deleted and gives its space back, for somebody who found none.
-    pub(crate) fn make_room(&self) -> Result<()> {
-        self.commit()?;
-        self.give_back();
-        Ok(())
-    }
-
-    fn give_back(&self) {
+    /// Gives the space of what was freed and committed back.
+    pub(crate) fn give_back(&self) {
         let runs = lock(&self.slots).take_kept();
         for (first, count) in &runs {
             self.array.punch(*first, *count);

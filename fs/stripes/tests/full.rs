@@ -240,3 +240,28 @@ fn a_file_on_a_full_disk_is_cut_within_a_row() {
         }
     }
 }
+
+/// A kernel gives its reference to a deleted file back after its answer, while the next write is
+/// already there.
+#[test]
+fn a_write_finds_the_space_of_a_file_that_a_client_is_about_to_forget() {
+    let mut world = World::new(4, 1, 9);
+    let store = world.create();
+    world.limit(Some(6 << 20));
+    let deleted = store.make(ROOT, b"deleted", &file_mode()).unwrap().ino;
+    store.write_all(deleted, 0, &vec![1; 8 << 20]).unwrap();
+    let ino = store.make(ROOT, b"file", &file_mode()).unwrap().ino;
+    let bytes = vec![2; 1 << 20];
+    let mut end = 0;
+    while let Ok(len) = store.write(ino, end, &bytes) {
+        end += len as u64;
+    }
+    store.unlink(ROOT, b"deleted", false).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            store.forget(deleted, 1);
+        });
+        store.write_all(ino, end, &vec![2; 6 << 20]).unwrap();
+    });
+}

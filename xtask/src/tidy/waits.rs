@@ -45,6 +45,10 @@ const PLACES: &[(&str, &str)] = &[
         "a row is written to several stripe directories at the same time: disks that have begun",
     ),
     (
+        "fs/stripes/src/leaving.rs",
+        "who finds no space waits for files that have just been deleted",
+    ),
+    (
         "fs/stripes/src/mend.rs",
         "a rebuild pauses so that others have their share",
     ),
