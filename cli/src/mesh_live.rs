@@ -231,7 +231,8 @@ impl MeshScreen {
     fn head(&self, job: &JobView, lines: &mut Vec<Line>, width: usize) {
         let size = job_size(job.ranks, job.cores, job.running_s);
         lines.push(plain(job_title(job.job, &job.command)));
-        lines.push(plain(format!("{size}; {}", summary(job))));
+        let summary = format!("{size}; {}", summary(job));
+        lines.extend(wrapped(&summary, width).into_iter().map(plain));
         let all: Vec<u32> = (0..job.ranks).collect();
         let room = width.saturating_sub(11).min(HISTORY);
         lines.push(vec![
@@ -365,7 +366,7 @@ impl MeshScreen {
             lines.push(plain(""));
         }
         lines.push(plain(
-            "C computes  w waits  ! is stuck  o outside MPI  s stopped  . starts  - ended",
+            "C computes  w waits  ! is stuck  o outside MPI  s stopped  . starts  - ended  x died",
         ));
         lines
     }
