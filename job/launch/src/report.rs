@@ -56,6 +56,8 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
     let other = !last.is_empty() && !last.starts_with("MPI");
     let at = known.map_or_else(String::new, |r| line_of_call(peers, r, &last));
     let crash = crash(job, &failure, peers);
+    // That of another host has been printed there.
+    let is_shown = crash.is_some() || known.is_some_and(|r| peers.reported(r).is_some());
     let (what, hint) = match failure.cause {
         Cause::Signal {
             signal,
@@ -65,7 +67,7 @@ pub fn failure(job: &Job, failure: Failure, ends: bool, peers: &dyn Peers) -> St
             let core = if core_dumped { ", core dumped" } else { "" };
             (
                 format!("was killed by {name} ({meaning}{core})"),
-                hint_of_signal(signal, core_dumped, crash.is_some()).to_owned(),
+                hint_of_signal(signal, core_dumped, is_shown).to_owned(),
             )
         }
         Cause::BeforeInit(code) => (

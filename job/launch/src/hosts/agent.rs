@@ -19,6 +19,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use margay_core_registry::Phase;
 use margay_job_observe::crash::Crash;
 use margay_net_shm::SegmentPeers;
 use margay_sys_os::clock;
@@ -495,8 +496,9 @@ impl Agent {
                             output.drains = true;
                             drain(output, &mut said);
                         }
-                        let is_aborted = local.segment.registry().aborted().is_some();
-                        if is_aborted || !status.success() {
+                        let registry = local.segment.registry();
+                        let ends_well = registry.aborted().is_none() && status.success();
+                        if !ends_well || registry.phase(rank) == Phase::Running {
                             self.looks.failed(&local.segment, rank);
                         }
                         for line in crash_lines(&local.segment, rank, status) {
