@@ -331,6 +331,9 @@ void margay_check_record(enum margay_check_phase phase, const char *name, void *
     put_items(items, list);
     va_end(list);
     flush();
+    if (phase == AFTER) {
+        margay_note_call(name);
+    }
     pthread_mutex_unlock(&lock);
     is_inside = 0;
 }

@@ -72,6 +72,8 @@ const void *margay_program_address(const void *address);
 #define SITE_OF_CALLER ((void *)margay_program_address(__builtin_return_address(0)))
 /* The library's own function, which takes the call for the program's: its reports name the line there, not this library. */
 void margay_called_from(const void *address);
+/* The program's last call is this one, whatever this library has called since. */
+void margay_note_call(const char *name);
 #define AS_PROGRAM(invoke) (margay_called_from(site), INSIDE(invoke))
 
 /* What a thread accesses within a call of MPI is not the program's: how many calls it is in. */

@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use margay_tests::jobs::text;
+use margay_tests::jobs::{Job, Words, send, text};
 use margay_tests::{command, program, run, scratch, stage, succeed};
 
 /// A program with one error for each name.
@@ -142,6 +142,22 @@ fn what_ends_a_job_has_the_lines_of_the_program_and_is_no_error_free_end() {
     assert!(said.contains(&format!("{} in ", line("crossed"))), "{said}");
     let summary = "mpiexec: check: the job ended with code 1; no other error found";
     assert!(said.contains(summary), "{said}");
+    // It is the program's last call, not one by which the hooks look at what it got.
+    let said = text(&wrong.run("early"));
+    let last = format!("its last MPI call was MPI_Recv at {}; ", line("early"));
+    assert!(said.contains(&last), "{said}");
+}
+
+#[test]
+fn a_checker_that_is_killed_takes_its_job_with_it() {
+    let wrong = Wrong::build();
+    let mpiexec = Words::default().and(stage().join("bin/mpiexec"));
+    let words = mpiexec.and_all("-n 2 -check");
+    let words = words.and(wrong.folder.path().join("wrong")).and("endless");
+    let mut job = Job::start(&words, 60);
+    job.until("begun", 2);
+    send("KILL", job.pid());
+    job.ended_with_nothing_left();
 }
 
 #[test]

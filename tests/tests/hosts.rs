@@ -157,11 +157,16 @@ fn the_checker_looks_at_the_ranks_of_all_hosts() {
 fn the_last_calls_of_another_host_are_in_the_report() {
     let Some(hosts) = Hosts::make(2) else { return };
     let built = Built::mpi("check/wrong.c");
-    let words = hosts.mpiexec("-ppn 1 -n 2");
-    let output = run(&mut words.and(built.path()).and("argument").command(60));
+    let words = hosts.mpiexec("-ppn 1 -n 2").and(built.path());
+    let output = run(&mut words.clone().and("argument").command(60));
     let said = err(&output);
     let error = "got an error in MPI_Send at wrong.c:";
     assert!(said.contains(error), "{said}");
+    // Also of a rank that ends as if all were well.
+    let output = run(&mut words.and("early").command(60));
+    let said = err(&output);
+    let last = "without MPI_Finalize; its last MPI call was MPI_Recv at wrong.c:";
+    assert!(said.contains(last), "{said}");
 }
 
 /// The only rank of a job has its output and its errors apart, or together where they go to one

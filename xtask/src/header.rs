@@ -27,12 +27,13 @@ const EXTENSIONS: &str = "abi/mpi/include/mpi_ext.h";
 const SYMBOLS: &str = "abi/mpi/symbols.txt";
 
 /// What the Fortran bindings, the hooks of `mpiexec -check` and the libraries of other ABIs call,
-/// so that the line of the program is known (`abi/process/src/origin.rs`), and what a library of
-/// threads calls to be recorded.
-const ORIGIN: [&str; 5] = [
+/// so that the line and the call of the program are known (`abi/process/src/{origin,recorded}.rs`),
+/// and what a library of threads calls to be recorded.
+const ORIGIN: [&str; 6] = [
     "margay_called_from",
     "margay_entered_from",
     "margay_keep_threads",
+    "margay_note_call",
     "margay_program_address",
     "margay_record_threads",
 ];

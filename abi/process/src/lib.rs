@@ -32,7 +32,7 @@ use margay_sys_shm::segment::Segment;
 pub use once::OncePerProcess;
 pub use origin::return_address;
 pub use process::Process;
-pub use recorded::{margay_keep_threads, margay_record_threads};
+pub use recorded::{margay_keep_threads, margay_note_call, margay_record_threads};
 
 /// Where the process stands in its life with a world of MPI.
 const BEFORE: u32 = 0;

@@ -1,10 +1,11 @@
-//! What a library of threads has a rank record: the one of OpenMP, which finds these functions by
-//! their names.
+//! What others have a rank record: the library of threads of OpenMP, which finds these functions by
+//! their names, and the hooks of `mpiexec -check`.
 
+use std::ffi::{CStr, c_char};
 use std::ptr;
 use std::sync::atomic::AtomicU64;
 
-use margay_core_registry::CallName;
+use margay_core_registry::{CallName, call_name};
 
 use crate::current;
 
@@ -28,4 +29,17 @@ pub unsafe extern "C" fn margay_record_threads(name: *const CallName, from: u64,
 pub extern "C" fn margay_keep_threads(words: usize) -> *const AtomicU64 {
     let kept = current().and_then(|process| process.rank().keep_threads(words));
     kept.map_or(ptr::null(), <[AtomicU64]>::as_ptr)
+}
+
+/// Notes that the last call of the program was this one: the hooks have called others since.
+///
+/// # Safety
+/// `name` refers to a string that ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn margay_note_call(name: *const c_char) {
+    // SAFETY: by the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) };
+    if let (Some(process), Ok(name)) = (current(), name.to_str()) {
+        process.rank().note_call(&call_name(name));
+    }
 }

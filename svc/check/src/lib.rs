@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use margay_core_check::{Checker, End, Ended, Phase, Record};
-use margay_sys_os::process::beside;
+use margay_sys_os::process::{beside, ends_with_thread};
 use margay_sys_os::signal::{SIGHUP, SIGINT, SIGTERM, SignalSet, send, take_defaults_in};
 
 use listen::{Event, Listening};
@@ -110,7 +110,8 @@ fn start(
     if env::var_os("MARGAY_DEADLOCK").is_none() {
         command.env("MARGAY_DEADLOCK", "end");
     }
-    take_defaults_in(&mut command);
+    // Its guard ends the job then: nobody would see what is found.
+    ends_with_thread(take_defaults_in(&mut command));
     signals.block_exactly();
     let child = command.spawn();
     SignalSet::of(&[SIGHUP, SIGINT, SIGTERM]).block();

@@ -77,7 +77,8 @@ impl Report {
     /// `all` ranks have been looked at.
     pub fn end(&mut self, code: u8, (seen, all): (usize, usize)) -> bool {
         let total: u32 = self.counts.values().sum();
-        let others = "ranks on other hosts and programs that are linked statically are not";
+        let others =
+            "ranks that end before MPI_Init and programs that are linked statically are not";
         if seen == 0 {
             self.line(&format!("check: no rank was looked at; {others}"));
             return total > 0;

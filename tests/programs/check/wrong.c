@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int rank, size;
 
@@ -247,6 +248,28 @@ static void wanted(void)
     }
 }
 
+/* Rank 1 ends without a word, as is right for a program without MPI. */
+static void early(void)
+{
+    int number = 1;
+    if (rank == 0) {
+        MPI_Send(&number, 1, MPI_INT, 1, 3, MPI_COMM_WORLD);
+    }
+    if (rank == 1) {
+        MPI_Recv(&number, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* LINE early */
+        exit(0);
+    }
+}
+
+static void endless(void)
+{
+    printf("begun\n");
+    fflush(stdout);
+    for (;;) {
+        pause();
+    }
+}
+
 static void crossed(void)
 {
     int number = 1;
@@ -266,7 +289,8 @@ int main(int argc, char **argv)
                {"overlap", overlap},   {"argument", argument},   {"committed", committed}, {"epoch", epoch},
                {"conflict", conflict}, {"race", race},           {"unmatched", unmatched}, {"tag", tag},
                {"start", start},       {"crossed", crossed},     {"apart", apart},         {"wanted", wanted},
-               {"collect", collect},   {"received", received},   {"inactive", inactive}};
+               {"collect", collect},   {"received", received},   {"inactive", inactive},
+               {"early", early},       {"endless", endless}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
