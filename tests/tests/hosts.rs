@@ -6,6 +6,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use margay_tests::hangs;
 use margay_tests::hosts::Hosts;
 use margay_tests::jobs::{Built, Job, Words, descendants_named, mark, nothing_is_left, send, text};
 use margay_tests::{command, run, stage, succeed};
@@ -167,6 +168,37 @@ fn the_last_calls_of_another_host_are_in_the_report() {
     let said = err(&output);
     let last = "without MPI_Finalize; its last MPI call was MPI_Recv at wrong.c:";
     assert!(said.contains(last), "{said}");
+}
+
+/// Which requests ranks of another host wait for, and which messages they have not asked for, with
+/// the lines that made them, on whichever host these are.
+#[test]
+fn requests_and_messages_of_another_host_are_named_with_their_lines() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let built = hangs::Built::mpi("-O1 -g");
+    let report = |what: &str| {
+        let words = hosts.mpiexec("-ppn 1 -n 2 -deadlock end").and(built.path());
+        err(&run(&mut words.and(what).command(100)))
+    };
+    let said = report("requests");
+    for part in [
+        format!(
+            "rank 1, tag 7 (MPI_Irecv at {}, request 2 of 2)",
+            built.line("second")
+        ),
+        format!("(MPI_Ibcast with root 0 at {})", built.line("broadcast")),
+    ] {
+        assert!(said.contains(&part), "{part}: {said}");
+    }
+    let said = report("unexpected");
+    for (mark, tag, messages) in [("tag", 8, "1 message"), ("communicator", 7, "2 messages")] {
+        let from = format!("rank 1 has {messages} from rank 0 with tag {tag}");
+        let line = format!(
+            "{from} (MPI_Send at {}) that no receive matches; ",
+            built.line(mark)
+        );
+        assert!(said.contains(&line), "{line}: {said}");
+    }
 }
 
 /// The only rank of a job has its output and its errors apart, or together where they go to one

@@ -1,10 +1,11 @@
 //! The stacks and the last calls of ranks on other hosts: those who look at a job ask its launcher,
 //! which asks the agents of these hosts.
 //!
-//! Question: how many calls of each rank, 0 for the stacks, and the ranks, parted by blanks.
-//! Answers: first how many there will be, then what each host writes, in lines whose words are
-//! parted by tabs: [stacks](write_stacks) are `S rank`, behind it an `F` for each function;
-//! [calls](write_calls) are `R rank`, behind it a `C` for each, or `E` and why there is none.
+//! Question: [what is asked](Asked) as a number, and the ranks, parted by blanks. Answers: first
+//! how many there will be, then what each host writes, in lines whose words are parted by tabs:
+//! [stacks](write_stacks) are `S rank`, behind it an `F` for each function; [calls](write_calls)
+//! are `R rank`, behind it a `C` for each, or `E` and why there is none; [posts](write_posts) are
+//! a `P` for each request that is waited for, and an `M` for each kind of messages sent.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -16,8 +17,10 @@ use margay_net_platform::Peers;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::Channel;
 
+use crate::call_site::Post;
 use crate::calls::{CallView, LastCalls, last_calls};
 use crate::places::Places;
+use crate::posted::{self, Posts, Sent};
 
 /// Hosts that have not answered by then are left out.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -30,18 +33,63 @@ pub fn name(id: u64) -> String {
     format!("margay-stacks-{id:016x}")
 }
 
+/// What is asked about ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Where they are.
+    Stacks,
+    /// This many of their last calls.
+    Calls(usize),
+    /// The calls that made the requests that they wait for, and those that sent their messages.
+    Posts,
+}
+
+impl Asked {
+    const POSTS: usize = u32::MAX as usize;
+
+    /// As it stands in a question.
+    #[must_use]
+    pub fn number(self) -> usize {
+        match self {
+            Asked::Stacks => 0,
+            // None is the question for stacks.
+            Asked::Calls(most) => most.clamp(1, Asked::POSTS - 1),
+            Asked::Posts => Asked::POSTS,
+        }
+    }
+
+    #[must_use]
+    pub fn of_number(number: usize) -> Asked {
+        match number {
+            0 => Asked::Stacks,
+            Asked::POSTS => Asked::Posts,
+            most => Asked::Calls(most),
+        }
+    }
+
+    /// What a host answers about its ranks.
+    #[must_use]
+    pub fn answer(self, peers: &dyn Peers, ranks: &[u32]) -> String {
+        match self {
+            Asked::Stacks => write_stacks(peers, ranks),
+            Asked::Calls(most) => write_calls(peers, ranks, most),
+            Asked::Posts => write_posts(peers, ranks),
+        }
+    }
+}
+
 /// Asks for the stacks of some ranks. Those of hosts that do not answer are not there.
 pub(crate) fn ask_stacks(id: u64, ranks: &[u32]) -> HashMap<u32, Stack> {
     let mut all = HashMap::new();
-    ask(id, 0, ranks, |text| read_stacks(text, &mut all));
+    ask(id, Asked::Stacks, ranks, |text| read_stacks(text, &mut all));
     all
 }
 
 /// Asks for the last `most` calls of some ranks. Those of hosts that do not answer are not there.
 pub(crate) fn ask_calls(id: u64, ranks: &[u32], most: usize) -> HashMap<u32, LastCalls> {
     let mut all = HashMap::new();
-    // None is the question for stacks.
-    ask(id, most.max(1), ranks, |text| read_calls(text, &mut all));
+    let asked = Asked::Calls(most);
+    ask(id, asked, ranks, |text| read_calls(text, &mut all));
     for calls in all.values_mut().flatten() {
         let more = calls.len().saturating_sub(most);
         calls.drain(..more);
@@ -49,11 +97,18 @@ pub(crate) fn ask_calls(id: u64, ranks: &[u32], most: usize) -> HashMap<u32, Las
     all
 }
 
-fn ask(id: u64, calls: usize, ranks: &[u32], mut read: impl FnMut(&str)) {
+/// Asks for the calls that made requests and messages of some ranks.
+pub(crate) fn ask_posts(id: u64, ranks: &[u32]) -> Posts {
+    let mut all = Posts::default();
+    ask(id, Asked::Posts, ranks, |text| read_posts(text, &mut all));
+    all
+}
+
+fn ask(id: u64, asked: Asked, ranks: &[u32], mut read: impl FnMut(&str)) {
     let Ok(mut channel) = Channel::connect(&name(id)) else {
         return;
     };
-    let mut words = vec![calls.to_string()];
+    let mut words = vec![asked.number().to_string()];
     words.extend(ranks.iter().map(u32::to_string));
     // Anybody could take the name of a job that has no launcher.
     if !channel.is_trusted() || channel.send_now(words.join(" ").as_bytes()).is_err() {
@@ -95,8 +150,7 @@ fn word(text: &str) -> String {
 }
 
 /// Where ranks of this host are, for a launcher on another one.
-#[must_use]
-pub fn write_stacks(peers: &dyn Peers, ranks: &[u32]) -> String {
+fn write_stacks(peers: &dyn Peers, ranks: &[u32]) -> String {
     let places = Places::of_ranks(peers, ranks);
     let mut text = String::new();
     for &rank in ranks {
@@ -150,8 +204,7 @@ fn read_stacks(text: &str, all: &mut HashMap<u32, Stack>) {
 }
 
 /// The last `most` calls of ranks of this host, for a launcher on another one.
-#[must_use]
-pub fn write_calls(peers: &dyn Peers, ranks: &[u32], most: usize) -> String {
+fn write_calls(peers: &dyn Peers, ranks: &[u32], most: usize) -> String {
     let mut text = String::new();
     for &rank in ranks {
         let _ = writeln!(text, "R\t{rank}");
@@ -208,6 +261,58 @@ fn read_calls(text: &str, all: &mut HashMap<u32, LastCalls>) {
     }
 }
 
+/// The calls that made the requests that ranks of this host wait for, and those that sent their
+/// last messages of each kind.
+fn write_posts(peers: &dyn Peers, ranks: &[u32]) -> String {
+    let posts = posted::posts_of(peers, ranks);
+    let mut text = String::new();
+    for (&(rank, site), Post { call, place }) in &posts.requests {
+        let (call, place) = (word(call), word(place));
+        let _ = writeln!(text, "P\t{rank}\t{site}\t{call}\t{place}");
+    }
+    for (sent, Post { call, place }) in &posts.sends {
+        let Sent {
+            from,
+            to,
+            tag,
+            context,
+        } = sent;
+        let (call, place) = (word(call), word(place));
+        let _ = writeln!(text, "M\t{from}\t{to}\t{tag}\t{context}\t{call}\t{place}");
+    }
+    text
+}
+
+fn read_posts(text: &str, all: &mut Posts) {
+    for line in text.lines() {
+        let words: Vec<&str> = line.split('\t').collect();
+        let number = |at: usize| words[at].parse::<u32>().ok();
+        let post = |call: &str, place: &str| Post {
+            call: call.to_owned(),
+            place: place.to_owned(),
+        };
+        match words[..] {
+            ["P", _, site, call, place] => {
+                if let (Some(rank), Ok(site)) = (number(1), site.parse()) {
+                    all.requests.insert((rank, site), post(call, place));
+                }
+            }
+            ["M", _, _, _, _, call, place] => {
+                if let [Some(from), Some(to), Some(tag), Some(context)] = [1, 2, 3, 4].map(number) {
+                    let sent = Sent {
+                        from,
+                        to,
+                        tag,
+                        context,
+                    };
+                    all.sends.insert(sent, post(call, place));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,6 +330,28 @@ mod tests {
         assert_eq!((send.ago_s, send.took_s, send.line), (0.25, None, Some(7)));
         assert_eq!((barrier.took_s, barrier.line), (Some(0.5), None));
         assert_eq!(all[&4], Err("no rings".to_owned()));
+    }
+
+    #[test]
+    fn posts_are_read_as_they_were_written() {
+        let text = "P\t3\t7\tMPI_Irecv\ta.c:7\nP\tx\t7\tMPI_Irecv\ta.c:8\n\
+                    M\t1\t3\t4294967295\t2\tMPI_Send\ta.c:9\nM\t1\n";
+        let mut all = Posts::default();
+        read_posts(text, &mut all);
+        let requests: Vec<_> = all
+            .requests
+            .iter()
+            .map(|(at, p)| (*at, &p.place[..]))
+            .collect();
+        assert_eq!(requests, [((3, 7), "a.c:7")]);
+        let sent = Sent {
+            from: 1,
+            to: 3,
+            tag: u32::MAX,
+            context: 2,
+        };
+        assert_eq!(all.sends[&sent].call, "MPI_Send");
+        assert_eq!(all.sends.len(), 1);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use margay_core_registry::Phase;
 use margay_job_observe::crash::Crash;
+use margay_job_observe::elsewhere::Asked;
 use margay_net_shm::SegmentPeers;
 use margay_sys_os::clock;
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
@@ -312,12 +313,13 @@ impl Agent {
                 self.say(&answer);
             }
             kind::PLACES => {
-                let (number, calls) = (Some(from.number()?), from.small()?);
+                let number = Some(from.number()?);
+                let asked = Asked::of_number(from.small()?);
                 let ranks = (0..from.number()?).map(|_| from.small::<u32>());
                 let ranks = ranks.collect::<Result<_, Broken>>()?;
                 self.look(Question {
                     number,
-                    calls,
+                    asked,
                     ranks,
                 });
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use margay_job_observe::elsewhere;
+use margay_job_observe::elsewhere::Asked;
 use margay_net_platform::Peers;
 use margay_net_shm::SegmentPeers;
 use margay_sys_shm::segment::Segment;
@@ -24,8 +24,7 @@ const MOST_FAILURES: u32 = 4;
 pub(super) struct Question {
     /// None: what a rank that has failed called last, before it is asked for.
     pub(super) number: Option<u64>,
-    /// How many calls of each rank; 0 for their stacks.
-    pub(super) calls: usize,
+    pub(super) asked: Asked,
     pub(super) ranks: Vec<u32>,
 }
 
@@ -91,7 +90,7 @@ impl Looks {
             self.failures += 1;
             let question = Question {
                 number: None,
-                calls: LAST_CALLS,
+                asked: Asked::Calls(LAST_CALLS),
                 ranks: vec![rank],
             };
             self.ask(segment, question);
@@ -124,10 +123,7 @@ impl Looks {
 
 impl Question {
     fn answer(&self, peers: &dyn Peers) -> Vec<u8> {
-        let text = match self.calls {
-            0 => elsewhere::write_stacks(peers, &self.ranks),
-            most => elsewhere::write_calls(peers, &self.ranks, most),
-        };
+        let text = self.asked.answer(peers, &self.ranks);
         let mut answer = match (self.number, &self.ranks[..]) {
             (None, &[rank]) => {
                 let mut answer = Writer::new(kind::CALLS);

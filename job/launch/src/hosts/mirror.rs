@@ -7,6 +7,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use margay_core_registry::detail::{self, Awaited, Detail, Unexpected};
 use margay_core_registry::hosts::{self, Report, Table};
 use margay_core_registry::{CallName, Phase, Pulse, WaitKind, Waiting};
 use margay_job_observe::state::Activity;
@@ -123,6 +124,8 @@ struct Doing {
     phase: Phase,
     call: CallName,
     waits: Vec<Waiting>,
+    /// What the rank tells of one of them.
+    detail: Option<(usize, Detail)>,
     report: Report,
 }
 
@@ -142,6 +145,11 @@ impl Doing {
         let threads: Vec<u32> = listed.iter().map(|wait| wait.thread).collect();
         let running = || running_threads(pid);
         let facts = ProcessFacts::of(pid);
+        let note = segment.note(rank, detail::KEY);
+        let detail = note.and_then(|note| {
+            let mut waits = listed.iter().enumerate();
+            waits.find_map(|(at, wait)| Some((at, detail::read(&note, wait)?)))
+        });
         let mut call = CallName::default();
         for (to, word) in call.iter_mut().zip(segment.call_words(rank).iter()) {
             *to = word.load(Ordering::Relaxed);
@@ -159,6 +167,7 @@ impl Doing {
                 core: facts.map_or(0, |facts| facts.last_core as u16),
             },
             waits: listed,
+            detail,
         }
     }
 
@@ -179,6 +188,11 @@ impl Doing {
             let tag = wait.tag.map_or(0, |tag| u64::from(tag as u32) + 1);
             to.number(peer).number(tag).number(wait.context.into());
             to.number(wait.since_ns).number(wait.pulse.number().into());
+        }
+        to.number(self.detail.is_some().into());
+        if let Some((at, detail)) = &self.detail {
+            to.number(*at as u64);
+            encode_detail(detail, to);
         }
     }
 
@@ -205,11 +219,17 @@ impl Doing {
                 pulse: Pulse::from_number(from.small()?),
             })
         };
+        let waits: Vec<Waiting> = (0..count).map(wait).collect::<Result<_, Broken>>()?;
+        let detail = match from.number()? {
+            0 => None,
+            _ => Some((from.small::<u32>()? as usize, decode_detail(from)?)),
+        };
         Ok(Doing {
             rank,
             phase,
             call,
-            waits: (0..count).map(wait).collect::<Result<_, Broken>>()?,
+            waits,
+            detail,
             report: Report {
                 pid,
                 activity,
@@ -220,6 +240,60 @@ impl Doing {
             },
         })
     }
+}
+
+fn encode_detail(detail: &Detail, to: &mut Writer) {
+    to.number(detail.awaited.is_some().into());
+    if let Some(awaited) = &detail.awaited {
+        for word in awaited.made_by {
+            to.number(word);
+        }
+        let root = awaited.root.map_or(0, |root| u64::from(root) + 1);
+        to.number(awaited.site.into())
+            .number(awaited.started.into());
+        to.number(root).number(awaited.index.into());
+        to.number(awaited.total.into());
+    }
+    to.number(detail.unexpected.len() as u64);
+    for kind in &detail.unexpected {
+        to.number(kind.from.into()).number((kind.tag as u32).into());
+        to.number(kind.context.into()).number(kind.messages.into());
+    }
+    to.number(detail.more.into());
+}
+
+fn decode_detail(from: &mut Reader<'_>) -> Result<Detail, Broken> {
+    let awaited = match from.number()? {
+        0 => None,
+        _ => {
+            let mut made_by = CallName::default();
+            for word in &mut made_by {
+                *word = from.number()?;
+            }
+            Some(Awaited {
+                made_by,
+                site: from.small()?,
+                started: from.small()?,
+                root: from.number()?.checked_sub(1).map(|root| root as u32),
+                index: from.small()?,
+                total: from.small()?,
+            })
+        }
+    };
+    let kinds = from.number()?.min(detail::MOST as u64);
+    let kind = |_| {
+        Ok(Unexpected {
+            from: from.small()?,
+            tag: from.small::<u32>()? as i32,
+            context: from.small()?,
+            messages: from.small()?,
+        })
+    };
+    Ok(Detail {
+        awaited,
+        unexpected: (0..kinds).map(kind).collect::<Result<_, Broken>>()?,
+        more: from.small()?,
+    })
 }
 
 /// At an agent: what its ranks did when it was sent last.
@@ -296,6 +370,12 @@ impl Mirror {
             && let Some(table) = Table::read(&note)
         {
             table.report(rank, &doing.report);
+        }
+        if let Some((at, detail)) = &doing.detail
+            && let Some(wait) = doing.waits.get(*at)
+            && let Some(note) = segment.make_note(rank, detail::KEY, detail::WORDS)
+        {
+            detail::write(&note, wait, detail);
         }
         let entered = self.waits.entry(rank).or_default();
         let same = |(a, b): (&(Waiting, Noted), &Waiting)| {
@@ -407,6 +487,29 @@ mod tests {
         assert_eq!(as_seen(&seen[0]), as_seen(&waiting));
         let report = table.reported(1).unwrap();
         assert!(report.pid == sleeper.id() && report.is_at_rest && !report.computes);
+        // What it tells of the wait is known for the wait as it stands here.
+        let said = Detail {
+            awaited: Some(Awaited {
+                made_by: call_name("MPI_Irecv"),
+                site: 65_535,
+                started: 3,
+                root: Some(0),
+                index: 1,
+                total: 2,
+            }),
+            unexpected: vec![Unexpected {
+                from: 1,
+                tag: -7,
+                context: 9,
+                messages: 4,
+            }],
+            more: 2,
+        };
+        let note = there.make_note(1, detail::KEY, detail::WORDS).unwrap();
+        detail::write(&note, &waiting, &said);
+        assert!(pass(true) && !pass(true), "sent once");
+        let note = here.note(1, detail::KEY).unwrap();
+        assert_eq!(detail::read(&note, &seen[0]), Some(said));
         // A pulse alone leaves the wait what it is.
         let pulse = Pulse::default().after(false);
         registry.set_pulse(1, &noted, pulse);

@@ -1,11 +1,11 @@
-//! Who wants to know where ranks are, or what they called last, asks here, on the launcher's host.
-//! The agents of the ranks' hosts answer; what a rank that has failed called last they have said
-//! before, for an agent may end with its last rank.
+//! Who wants to know where ranks are, what they called last or what made their requests, asks here,
+//! on the launcher's host. The agents of the ranks' hosts answer; what a rank that has failed
+//! called last they have said before, for an agent may end with its last rank.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use margay_job_observe::elsewhere;
+use margay_job_observe::elsewhere::{self, Asked};
 use margay_sys_os::port::{Channel, Listener, framed};
 
 use super::super::wire::{Broken, Reader, Writer, kind};
@@ -25,8 +25,7 @@ struct Asking {
 
 /// A question for one host.
 struct Question {
-    /// How many calls of each rank; 0 for the stacks.
-    calls: usize,
+    asked: Asked,
     ranks: BTreeSet<u32>,
 }
 
@@ -150,7 +149,7 @@ impl Asking {
 impl Question {
     fn message(&self, number: u64) -> Vec<u8> {
         let mut message = Writer::new(kind::PLACES);
-        message.number(number).number(self.calls as u64);
+        message.number(number).number(self.asked.number() as u64);
         message.number(self.ranks.len() as u64);
         for &rank in &self.ranks {
             message.number(rank.into());
@@ -160,15 +159,16 @@ impl Question {
 
     /// Whether it is known already what all of these ranks called last.
     fn is_answered(&self, kept: &BTreeMap<u32, Vec<u8>>) -> bool {
-        self.calls > 0 && self.ranks.iter().all(|rank| kept.contains_key(rank))
+        matches!(self.asked, Asked::Calls(_))
+            && self.ranks.iter().all(|rank| kept.contains_key(rank))
     }
 
     /// What is known of these ranks.
     fn answer(&self, kept: &BTreeMap<u32, Vec<u8>>) -> Vec<u8> {
         let known = self.ranks.iter().filter_map(|rank| kept.get(rank));
-        match self.calls {
-            0 => Vec::new(),
-            _ => known.flatten().copied().collect(),
+        match self.asked {
+            Asked::Calls(_) => known.flatten().copied().collect(),
+            Asked::Stacks | Asked::Posts => Vec::new(),
         }
     }
 }
@@ -178,13 +178,14 @@ fn divided(text: &[u8], host_of: &[u32]) -> BTreeMap<usize, Question> {
     let mut asked = BTreeMap::new();
     let text = String::from_utf8_lossy(text);
     let mut words = text.split(' ');
-    let calls = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    let number = words.next().and_then(|word| word.parse().ok());
+    let asked_for = Asked::of_number(number.unwrap_or(0));
     for word in words {
         if let Ok(rank) = word.parse::<u32>()
             && let Some(&host) = host_of.get(rank as usize)
         {
             let none = Question {
-                calls,
+                asked: asked_for,
                 ranks: BTreeSet::new(),
             };
             let question = asked.entry(host as usize).or_insert(none);
