@@ -3,9 +3,10 @@
 //!
 //! Question: [what is asked](Asked) as a number, and the ranks, parted by blanks. Answers: first
 //! how many there will be, then what each host writes, in lines whose words are parted by tabs:
-//! [stacks](write_stacks) are `S rank`, behind it an `F` for each function; [calls](write_calls)
-//! are `R rank`, behind it a `C` for each, or `E` and why there is none; [posts](write_posts) are
-//! a `P` for each request that is waited for, and an `M` for each kind of messages sent.
+//! [stacks](write_stacks) are `S rank`, behind it an `F` for each function, or `U rank` and why it
+//! cannot be read; [calls](write_calls) are `R rank`, behind it a `C` for each, or `E` and why
+//! there is none; [posts](write_posts) are a `P` for each request that is waited for, and an `M`
+//! for each kind of messages sent.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -19,7 +20,7 @@ use margay_sys_os::port::Channel;
 
 use crate::call_site::Post;
 use crate::calls::{CallView, LastCalls, last_calls};
-use crate::places::Places;
+use crate::places::{self, Places};
 use crate::posted::{self, Posts, Sent};
 
 /// Hosts that have not answered by then are left out.
@@ -79,7 +80,7 @@ impl Asked {
 }
 
 /// Asks for the stacks of some ranks. Those of hosts that do not answer are not there.
-pub(crate) fn ask_stacks(id: u64, ranks: &[u32]) -> HashMap<u32, Stack> {
+pub(crate) fn ask_stacks(id: u64, ranks: &[u32]) -> HashMap<u32, places::Read> {
     let mut all = HashMap::new();
     ask(id, Asked::Stacks, ranks, |text| read_stacks(text, &mut all));
     all
@@ -154,8 +155,13 @@ fn write_stacks(peers: &dyn Peers, ranks: &[u32]) -> String {
     let places = Places::of_ranks(peers, ranks);
     let mut text = String::new();
     for &rank in ranks {
-        let Some(Ok(stack)) = places.stack(rank) else {
-            continue;
+        let stack = match places.stack(rank) {
+            None => continue,
+            Some(Err(why)) => {
+                let _ = writeln!(text, "U\t{rank}\t{}", word(why));
+                continue;
+            }
+            Some(Ok(stack)) => stack,
         };
         let _ = writeln!(text, "S\t{rank}");
         for frame in stack.frames.iter().take(MOST_FRAMES) {
@@ -174,7 +180,7 @@ fn write_stacks(peers: &dyn Peers, ranks: &[u32]) -> String {
     text
 }
 
-fn read_stacks(text: &str, all: &mut HashMap<u32, Stack>) {
+fn read_stacks(text: &str, all: &mut HashMap<u32, places::Read>) {
     let mut rank = None;
     for line in text.lines() {
         let words: Vec<&str> = line.split('\t').collect();
@@ -182,11 +188,14 @@ fn read_stacks(text: &str, all: &mut HashMap<u32, Stack>) {
             ["S", number] => {
                 rank = number.parse().ok();
                 if let Some(rank) = rank {
-                    all.insert(rank, Stack::default());
+                    all.insert(rank, Ok(Stack::default()));
                 }
             }
+            ["U", number, why] => {
+                all.extend(number.parse().ok().map(|rank| (rank, Err(why.to_owned()))));
+            }
             ["F", function, file, line, module, offset, python] => {
-                let Some(stack) = rank.and_then(|rank| all.get_mut(&rank)) else {
+                let Some(Ok(stack)) = rank.and_then(|rank| all.get_mut(&rank)) else {
                     continue;
                 };
                 stack.frames.push(Frame {
@@ -357,15 +366,16 @@ mod tests {
     #[test]
     fn stacks_are_read_as_they_were_written() {
         let text = "S\t7\nF\tsolve\tsrc/a.c\t12\t/bin/a\t300\t0\nF\tmain\t\t0\t/bin/a\t5\t1\n\
-                    S\t9\nnonsense\nS\tx\nF\tlost\t\t0\t\t0\t0\n";
+                    S\t9\nnonsense\nS\tx\nF\tlost\t\t0\t\t0\t0\nU\t4\ta debugger has it\n";
         let mut all = HashMap::new();
         read_stacks(text, &mut all);
-        assert_eq!(all.len(), 2);
-        let [first, second] = &all[&7].frames[..] else {
+        assert_eq!(all.len(), 3);
+        assert_eq!(all[&4], Err("a debugger has it".to_owned()));
+        let [first, second] = &all[&7].as_ref().unwrap().frames[..] else {
             panic!("{all:?}");
         };
         assert_eq!(first.to_string(), "at a.c:12 in solve()");
         assert_eq!((second.line, second.is_python), (None, true));
-        assert_eq!(all[&9].frames.len(), 0);
+        assert_eq!(all[&9].as_ref().unwrap().frames.len(), 0);
     }
 }

@@ -12,9 +12,12 @@ use crate::elsewhere;
 /// How deep scripts are looked through that start a rank's program.
 const MOST_SHELLS: usize = 4;
 
+/// A stack, or why it could not be read, in words.
+pub type Read = Result<Stack, String>;
+
 /// The stacks of some ranks, all read at one time.
 #[derive(Default)]
-pub struct Places(HashMap<u32, Result<Stack, Refused>>);
+pub struct Places(HashMap<u32, Read>);
 
 impl Places {
     /// Reads those of all ranks that live: of each the thread that has waited longest, or else the
@@ -35,22 +38,23 @@ impl Places {
             Some((rank, is_here.then(|| thread_of(peers, rank, pid))?))
         });
         let (here, threads): (Vec<u32>, Vec<Thread>) = threads.unzip();
-        let mut all: HashMap<_, _> = here.into_iter().zip(stacks(&threads)).collect();
+        let in_words = |read: Result<_, Refused>| read.map_err(|refused| refused.to_string());
+        let read = stacks(&threads).into_iter().map(in_words);
+        let mut all: HashMap<u32, Read> = here.into_iter().zip(read).collect();
         let is_away = |&&rank: &&u32| {
             let is_known = all.contains_key(&rank) || peers.has_exited(rank);
             !is_known && peers.reported(rank).is_some()
         };
         let away: Vec<u32> = ranks.iter().filter(is_away).copied().collect();
         if !away.is_empty() {
-            let found = elsewhere::ask_stacks(peers.id(), &away).into_iter();
-            all.extend(found.map(|(rank, stack)| (rank, Ok(stack))));
+            all.extend(elsewhere::ask_stacks(peers.id(), &away));
         }
         Places(all)
     }
 
     /// The stack of a rank; None where none was read: it has ended, or its host has not answered.
     #[must_use]
-    pub fn stack(&self, rank: u32) -> Option<&Result<Stack, Refused>> {
+    pub fn stack(&self, rank: u32) -> Option<&Read> {
         self.0.get(&rank)
     }
 

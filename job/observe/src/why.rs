@@ -124,7 +124,7 @@ pub fn of(peers: &dyn Peers) -> JobWhy {
         let frames: Vec<Frame> = match places.stack(number) {
             Some(Ok(stack)) => stack.users_frames().cloned().collect(),
             Some(Err(refused)) if !rank.state.is_over() => {
-                unread.entry(refused.to_string()).or_default().push(number);
+                unread.entry(refused.clone()).or_default().push(number);
                 Vec::new()
             }
             None if !is_here && !rank.state.is_over() => {
