@@ -332,6 +332,7 @@ impl MeshScreen {
         let Some(detail) = &self.detail else {
             return lines;
         };
+        lines.extend((!detail.counted.is_empty()).then(|| plain(&detail.counted)));
         lines.extend([
             plain(""),
             vec![piece("stack, the innermost function first", Some(DIM))],

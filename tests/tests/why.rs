@@ -244,7 +244,20 @@ fn a_running_job_is_profiled_by_function_and_line() {
     assert_eq!(json["waits"][0]["name"], "MPI_Barrier", "{json}");
     let whole = json["functions"].as_array().unwrap();
     assert!(whole.iter().any(|f| f["name"] == "main()"), "{json}");
+    let counted = &json["counted"];
+    assert!(counted[1]["cpu_s"].as_f64().unwrap() > 0.0, "{json}");
+    assert!(counted[1]["faults"].is_u64() && counted[2]["switches"].is_u64());
+    let has_processor = counted[1]["processor"]["cycles"].is_u64();
+    assert_ne!(has_processor, json["uncounted"].is_string(), "{json}");
     let text = profile(&[]);
+    let mut heads = text.lines().filter(|line| line.starts_with("A SECOND"));
+    assert!(heads.next().is_some(), "{text}");
+    let processor = if has_processor {
+        "PROCESSOR "
+    } else {
+        "counters of the processor: "
+    };
+    assert!(text.contains(processor), "{text}");
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"

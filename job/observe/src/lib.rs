@@ -14,6 +14,7 @@
 //! | [`call_site`] | where the program calls the library, in words |
 //! | [`calls`] | the last calls of a rank, from its flight recorder |
 //! | [`sample`] | in which functions and lines ranks run, as `margay profile` shows it |
+//! | `counted` | what processor, system and recorders count of ranks meanwhile |
 //! | [`crash`] | where a process was when it crashed |
 //! | [`why`] | why a job hangs or is slow, as `margay why` shows it |
 //! | [`traffic`] | who sends how much to whom |
@@ -26,6 +27,7 @@
 mod asked;
 pub mod call_site;
 pub mod calls;
+mod counted;
 pub mod crash;
 pub mod elsewhere;
 pub mod kept;

@@ -8,6 +8,7 @@ use margay_job_registry::Jobs;
 use margay_job_stacks::Frame;
 use margay_net_platform::Peers;
 use margay_sys_os::clock::now_ns;
+use margay_sys_os::counters::Usage;
 use margay_sys_os::process::ProcessFacts;
 use serde::Serialize;
 
@@ -74,6 +75,9 @@ pub struct RankView {
     pub waiting: Option<WaitView>,
     /// CPU time that it has used, in seconds.
     pub cpu_s: f64,
+    /// Page faults so far, and how many of them waited for a disk; 0 of a rank on another host.
+    pub faults: u64,
+    pub disk_faults: u64,
     /// CPU time since the last sample divided by the time that has passed, in percent of a core.
     pub cpu_percent: f64,
     /// Its teams of OpenMP, while there are some and the user may read its memory.
@@ -246,6 +250,15 @@ pub struct RankDetail {
     pub stack: Vec<String>,
     /// Its last calls, the newest last.
     pub calls: Vec<String>,
+    /// What the system has counted of it; empty of a rank on another host.
+    pub counted: String,
+}
+
+fn in_words(usage: Usage) -> String {
+    format!(
+        "{:.1} s CPU, {} page faults, {} from disk, {} switches, {} forced",
+        usage.cpu_s, usage.faults, usage.disk_faults, usage.switches, usage.forced
+    )
 }
 
 impl Mesh {
@@ -264,7 +277,14 @@ impl Mesh {
             Some(Err(refused)) => vec![format!("no stack: {refused}")],
             None => vec!["no stack: it has ended, or is on another host".to_owned()],
         };
-        Some(RankDetail { stack, calls })
+        let is_here = peers.reported(rank).is_none();
+        let usage = is_here.then(|| Usage::of(peers.identity(rank).pid));
+        let counted = usage.flatten().map_or_else(String::new, in_words);
+        Some(RankDetail {
+            stack,
+            calls,
+            counted,
+        })
     }
 
     /// Returns what the ranks of a job have sent to each other since `traffic` looked last.
@@ -356,6 +376,8 @@ pub(crate) fn view(
                 call,
                 waiting,
                 cpu_s,
+                faults: facts.map_or(0, |f| f.faults),
+                disk_faults: facts.map_or(0, |f| f.disk_faults),
                 cpu_percent,
                 threads: facts.and_then(|_| threads(pid)),
             }

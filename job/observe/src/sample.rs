@@ -12,6 +12,7 @@ use margay_sys_os::process::running_threads;
 use serde::Serialize;
 
 use crate::asked::not_found;
+use crate::counted::{self, Counting, RankCounts};
 use crate::waits::rank_ranges;
 
 /// What is asked for.
@@ -80,6 +81,12 @@ pub struct Sampled {
     pub samples: u64,
     /// Why stacks of ranks could not be read.
     pub unread: Vec<Count<String>>,
+    /// What was counted of each rank.
+    pub counted: Vec<RankCounts>,
+    /// Records of messages that came too fast to be counted.
+    pub lost: u64,
+    /// Why the counters of the processor are not known.
+    pub uncounted: Option<String>,
 }
 
 /// While a job is looked at.
@@ -109,14 +116,22 @@ pub fn look(wanted: &Wanted, ended: &mut dyn FnMut() -> bool) -> Result<Sampled,
     let pause = Duration::from_secs(1) / wanted.rate.max(1);
     let began = Instant::now();
     let mut next = began;
+    let mut counting = Counting::of(peers, &ranks);
     while began.elapsed() < wanted.within && !ended() && looking.look(peers, &ranks) {
         // Looks for which there was no time are left out.
         let now = Instant::now();
         next = (next + pause).max(now);
         std::thread::sleep(next - now);
+        counting.look(peers);
     }
     let seconds = began.elapsed().as_secs_f64();
-    Ok(looking.finish(peers, &ranks, seconds))
+    let (counted, lost, uncounted) = counting.finish(peers);
+    Ok(Sampled {
+        counted,
+        lost,
+        uncounted,
+        ..looking.finish(peers, &ranks, seconds)
+    })
 }
 
 fn choose<'a>(jobs: &[&'a dyn Peers], job: Option<u64>) -> Result<&'a dyn Peers, String> {
@@ -212,6 +227,9 @@ impl Looking {
             functions: counts(functions),
             samples,
             unread: counts(self.unread),
+            counted: Vec::new(),
+            lost: 0,
+            uncounted: None,
         }
     }
 }
@@ -245,7 +263,7 @@ impl Sampled {
         }
         let mut groups: Vec<_> = groups.into_values().collect();
         groups.sort_unstable_by_key(|group| group[0].rank);
-        for group in groups {
+        for group in &groups {
             let ranks: Vec<u32> = group.iter().map(|looks| looks.rank).collect();
             let sum = |of: fn(&RankLooks) -> u64| group.iter().map(|looks| of(looks)).sum();
             let part = |of| share(sum(of), sum(RankLooks::all));
@@ -257,6 +275,23 @@ impl Sampled {
                 part(|looks| looks.sleeps)
             ));
         }
+        lines.push(String::new());
+        let counts = |looks: &&RankLooks| self.counted.iter().find(|of| of.rank == looks.rank);
+        let counted = groups.iter().map(|group| group.iter().filter_map(counts));
+        let counted: Vec<Vec<&RankCounts>> = counted.map(Iterator::collect).collect();
+        let counted: Vec<_> = counted.into_iter().filter(|of| !of.is_empty()).collect();
+        lines.extend(counted::lines(
+            &counted,
+            Duration::from_secs_f64(self.seconds),
+        ));
+        if self.lost > 0 {
+            lines.push(format!(
+                "{} records of messages were lost; take a higher --rate",
+                self.lost
+            ));
+        }
+        let uncounted = self.uncounted.iter();
+        lines.extend(uncounted.map(|why| format!("counters of the processor: {why}")));
         let looks: u64 = self.ranks.iter().map(RankLooks::all).sum();
         if !self.waits.is_empty() {
             lines.push(String::new());

@@ -17,6 +17,8 @@ pub struct Stream {
 pub struct Traffic {
     /// How many records of each thread of a rank have been read.
     read: HashMap<(u32, usize), u64>,
+    /// Records that had been overwritten before they were read.
+    pub lost: u64,
 }
 
 impl Traffic {
@@ -35,7 +37,7 @@ impl Traffic {
             for (index, lane) in reader.lanes() {
                 records.clear();
                 let from = self.read.entry((rank, index)).or_default();
-                reader.records(index, *from, &mut records);
+                self.lost += reader.records(index, *from, &mut records);
                 *from = lane.written;
                 for (_, record) in &records {
                     if let Some((peer, sent)) = sent(record)

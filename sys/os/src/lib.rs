@@ -27,6 +27,7 @@
 //! | [`packets`] | sockets that keep messages apart, memory that both ends have |
 //! | [`port`] | named sockets over which processes without common memory meet |
 //! | [`services`] | published names, which vanish with the process that published them |
+//! | [`counters`] | what the processor and the system count of other processes |
 //! | [`descriptor`] | waiting for many descriptors, writing without blocking |
 //! | [`fence`] | a full fence between threads that only the rare side pays for |
 //! | [`static_ref`] | shared references to what is never freed, boxes that are handed over |
@@ -44,6 +45,8 @@ pub mod clock;
 #[cfg(not(loom))]
 pub mod cma;
 pub mod copy;
+#[cfg(not(loom))]
+pub mod counters;
 #[cfg(not(loom))]
 pub mod cpu;
 #[cfg(not(loom))]

@@ -104,6 +104,9 @@ pub struct ProcessFacts {
     pub parent: u32,
     /// CPU time used by all its threads, in seconds.
     pub cpu_seconds: f64,
+    /// Page faults that needed no disk, and those that did.
+    pub faults: u64,
+    pub disk_faults: u64,
     /// When it started, in clock ticks since the machine started; tells a reused id apart.
     pub started_ticks: u64,
     /// Its address space in bytes; 0 when it has given its memory back because it is ending.
@@ -130,6 +133,8 @@ impl ProcessFacts {
             pid,
             state: fields.first()?.chars().next()?,
             parent: number(4)? as u32,
+            faults: number(10)?,
+            disk_faults: number(12)?,
             cpu_seconds: (number(14)? + number(15)?) as f64 / ticks,
             started_ticks: number(22)?,
             address_space: number(23)?,
