@@ -248,6 +248,8 @@ pub(crate) mod tests {
                 text: format!("MPI_Recv for rank {peer}, tag 5"),
             }),
             cpu_s: 0.0,
+            faults: 0,
+            disk_faults: 0,
             cpu_percent: f64::from(rank * 10),
             threads: None,
         }

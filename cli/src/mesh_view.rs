@@ -197,6 +197,8 @@ mod tests {
             call: "MPI_Recv".into(),
             waiting,
             cpu_s: 1.0,
+            faults: 0,
+            disk_faults: 0,
             cpu_percent: 99.5,
             threads: (rank == 1).then(|| ProcessView {
                 pid: 101,

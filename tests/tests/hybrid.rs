@@ -249,3 +249,52 @@ fn a_profile_and_a_trace_have_regions_and_waits_of_openmp_by_line() {
     let region = definitions("REGION ", "Role: PARALLEL, Paradigm: \"OpenMP\"");
     assert_eq!(region, 1, "{printed}");
 }
+
+fn build_iml() -> Built {
+    let [include, lib] = ["include", "lib"].map(|folder| stage().join(folder));
+    let [include, lib] = [include.display(), lib.display()];
+    let options = format!("-O1 -g -I{include} -L{lib} -Wl,--no-as-needed,-rpath,{lib} -liml");
+    Built::by("mpicc", "iml.c", &options)
+}
+
+/// The line of those tasks of IML that do this here; they have any numbers.
+fn has_task(text: &str, does: &str) -> bool {
+    let tasks = text.lines().filter(|line| line.contains("    task"));
+    tasks.filter(|line| line.ends_with(does)).count() == 1
+}
+
+#[test]
+fn tasks_and_loops_of_iml_are_shown_with_their_lines() {
+    let built = build_iml();
+    let at = |what: &str, mark: &str, function: &str| {
+        format!(": {what} at {} in {function}()", built.line(mark))
+    };
+    let receives = at("waits in the kernel", "receives", "receives");
+    let computes = at("runs", "computes", "computes");
+    for (word, call) in [
+        ("", at("in iml_Wait", "forks", "forks")),
+        ("loop", at("in iml_For", "loop", "main")),
+    ] {
+        let words = Words::mpiexec(8, 1, &built.path(), word);
+        let mut job = Job::start(&words, 90);
+        job.until("ready", 1);
+        let pid = job.pid().to_string();
+        let why = || {
+            let output = run(command(margay(), 30).arg("why").arg(&pid));
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let is_shown = |text: &str| {
+            let all = [&receives, &computes, &call];
+            text.contains("IML in rank 0:\n") && all.iter().all(|line| has_task(text, line))
+        };
+        // On one core a task begins only when the other one waits in the kernel for a while.
+        let found = (0..100).map(|_| why()).find(|text| is_shown(text));
+        let Ended { status, err, .. } = job.ended();
+        assert_eq!(status.code(), Some(124), "{err}");
+        if err.contains("no stack") {
+            println!("note: no process may be traced here; nothing is tested");
+            return;
+        }
+        assert!(found.is_some() && is_shown(&err), "{found:?} {err}");
+    }
+}

@@ -11,12 +11,15 @@ use crate::places::program_of;
 use crate::teams::{self, MemberState, MemberView, TeamView};
 use crate::waits::rank_ranges;
 
-/// The teams of OpenMP of ranks that do the same. The field names are those of `margay why --json`.
+/// The teams of OpenMP and the tasks of IML of ranks that do the same. The field names are those of
+/// `margay why --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RankTeams {
     pub ranks: Vec<u32>,
     /// Outer teams before those inside of them.
     pub teams: Vec<TeamMembers>,
+    /// What the stacks of IML's threads do.
+    pub iml: Vec<Members>,
 }
 
 /// A team.
@@ -57,18 +60,20 @@ pub fn of_ranks(peers: &dyn Peers) -> Vec<RankTeams> {
         }
         // Ranks without threads of the library, or that cannot be read, have nothing to show.
         let view = teams::look_with_places(program_of(pid));
-        let teams: Vec<TeamMembers> = match view {
-            Ok(view) => view.teams.iter().map(members).collect(),
-            Err(_) => continue,
+        let Ok(view) = view else {
+            continue;
         };
-        if teams.is_empty() {
+        let teams: Vec<TeamMembers> = view.teams.iter().map(members).collect();
+        let iml = alike(&teams::of_iml(program_of(pid)));
+        if teams.is_empty() && iml.is_empty() {
             continue;
         }
-        match found.iter_mut().find(|of| of.teams == teams) {
+        match (found.iter_mut()).find(|of| of.teams == teams && of.iml == iml) {
             Some(same) => same.ranks.push(rank),
             None => found.push(RankTeams {
                 ranks: vec![rank],
                 teams,
+                iml,
             }),
         }
     }
@@ -83,9 +88,10 @@ fn has_library(pid: u32) -> bool {
     NAMES.iter().any(|name| maps.contains(name))
 }
 
-fn members(team: &TeamView) -> TeamMembers {
+/// Those that do the same together.
+fn alike(all: &[MemberView]) -> Vec<Members> {
     let mut found: Vec<Members> = Vec::new();
-    for member in &team.member {
+    for member in all {
         let text = member
             .at
             .as_ref()
@@ -98,12 +104,16 @@ fn members(team: &TeamView) -> TeamMembers {
             None => found.push(new(member, text)),
         }
     }
+    found
+}
+
+fn members(team: &TeamView) -> TeamMembers {
     TeamMembers {
         team: team.team,
         parent: team.parent,
         size: team.size,
         function: team.function.clone(),
-        members: found,
+        members: alike(&team.member),
     }
 }
 
@@ -133,14 +143,18 @@ impl RankTeams {
                 "OpenMP in rank{many} {ranks}: team {}{within}, {} members of {}",
                 team.team, team.size, team.function
             ));
-            lines.extend(team.members.iter().map(Members::line));
+            lines.extend(team.members.iter().map(|of| of.line("member")));
+        }
+        if !self.iml.is_empty() {
+            lines.push(format!("IML in rank{many} {ranks}:"));
+            lines.extend(self.iml.iter().map(|of| of.line("task")));
         }
         lines
     }
 }
 
 impl Members {
-    fn line(&self) -> String {
+    fn line(&self, what: &str) -> String {
         let s = if self.members.len() == 1 { "" } else { "s" };
         // The words of `margay threads`.
         let does = match (self.state, self.waits_for) {
@@ -151,6 +165,8 @@ impl Members {
             }
             (MemberState::Sleeping, _) => "waits in the kernel".into(),
             (MemberState::Suspended, _) => "waits for its turn".into(),
+            // Of IML: it runs others below the call.
+            (MemberState::Inside, call) if !call.is_empty() => format!("in {call}"),
             (MemberState::Inside, _) => "runs another member or team".into(),
             (MemberState::NotBegun, _) => "not begun".into(),
             (MemberState::Over, _) => String::from("over"),
@@ -159,6 +175,6 @@ impl Members {
             "" => String::new(),
             text => format!(" {text}"),
         };
-        format!("    member{s} {}: {does}{at}", rank_ranges(&self.members))
+        format!("    {what}{s} {}: {does}{at}", rank_ranges(&self.members))
     }
 }

@@ -7,6 +7,7 @@
 
 mod memory;
 mod places;
+mod workers;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -22,6 +23,7 @@ use serde::Serialize;
 
 use memory::{Mapped, Memory};
 use places::Source;
+pub use workers::of_iml;
 
 /// A process. The field names are those of `margay threads --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -94,6 +94,12 @@ fn image(memory: &Memory, saved: u64, layout: [u64; 3], bytes: u64, end: u64) ->
 
 /// The innermost functions of the program itself, in the order of the questions.
 pub(super) fn frames(pid: u32, sources: Vec<Option<Source>>) -> Vec<Option<Frame>> {
+    let stacks = stacks_of(pid, sources).into_iter();
+    stacks.map(|stack| stack?.users().cloned()).collect()
+}
+
+/// The stacks, in the order of the questions.
+pub(super) fn stacks_of(pid: u32, sources: Vec<Option<Source>>) -> Vec<Option<Stack>> {
     let (mut threads, mut images) = (Vec::new(), Vec::new());
     let mut order = Vec::new();
     for source in sources {
@@ -115,7 +121,5 @@ pub(super) fn frames(pid: u32, sources: Vec<Option<Source>>) -> Vec<Option<Frame
         true => suspended.get(at),
         false => running.get(at)?.as_ref(),
     };
-    (order.into_iter())
-        .map(|at| stack(at?)?.users().cloned())
-        .collect()
+    (order.into_iter()).map(|at| stack(at?).cloned()).collect()
 }
