@@ -98,6 +98,7 @@ fn each_error_is_found_with_its_lines_and_is_the_exit_status() {
             &["apart copy", "apart world"],
         ),
         ("wanted", "message race", &["wanted"]),
+        ("taken", "message race", &["taken first", "taken wanted"]),
     ] {
         let output = wrong.run(what);
         let said = text(&output);

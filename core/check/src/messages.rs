@@ -473,8 +473,52 @@ impl Checker {
                 }
             }
         }
+        let all = self.comms.iter().map(|comm| &comm.messages);
+        let followed = (0..).zip(all).filter(|(_, messages)| !messages.is_unknown);
+        found.extend(followed.filter_map(|(id, _)| self.lost_race(id)));
         found.extend(self.other_communicator());
         found.into_iter().for_each(|f| self.report(f));
+    }
+
+    /// A receive that waits for ever, because an earlier one of any source took its message; the
+    /// message of another rank, which that one could have got, is still there.
+    fn lost_race(&self, id: usize) -> Option<Finding> {
+        let (comm, messages) = (&self.comms[id], &self.comms[id].messages);
+        let rank = |at: usize| comm.members[at];
+        let mut open = messages.posted.values();
+        let is_open = |p: &&Posted| p.message.is_none() && !p.is_gone && p.source >= 0;
+        open.by_ref().filter(is_open).find_map(|open| {
+            let mut takers = messages.any.iter().filter_map(|n| messages.posted.get(n));
+            takers.find_map(|taker| {
+                let taken = messages.sent.get(&taker.message?)?;
+                if taker.at != open.at || !Messages::is_wanted(open, taken) {
+                    return None;
+                }
+                let end = taker
+                    .ended
+                    .as_ref()
+                    .and_then(|e| e.get(rank(taker.at) as usize));
+                let left = messages.sends.values().flatten();
+                let other = left.filter_map(|n| messages.sent.get(n)).find(|s| {
+                    // Not sent because of what the receive had got.
+                    let known = s.moment.get(rank(taker.at) as usize);
+                    Messages::is_wanted(taker, s) && s.from != taken.from && known < end
+                })?;
+                let found = Finding::new(Kind::Race)
+                    .say(format!("rank {}: ", rank(open.at)))
+                    .call(&open.call)
+                    .say(" waits for ever: the message of rank ")
+                    .say(format!("{} (", rank(taken.from)))
+                    .call(&taken.call)
+                    .say(") has been taken by ")
+                    .call(&taker.call)
+                    .say(", which takes one from any source, before that of rank ")
+                    .say(format!("{} (", rank(other.from)))
+                    .call(&other.call)
+                    .say("). Name the source, use tags that differ, or let the sender wait");
+                Some(found)
+            })
+        })
     }
 
     /// A message on one communicator and a receive on another one that would match it.

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 static int rank, size;
+static char file[4096];
 
 static void right(void)
 {
@@ -159,6 +160,21 @@ static void race(void)
     }
 }
 
+/* The same with the order that hangs: the message of rank 0 is sent when that of rank 2 has been taken, which only a file says. */
+static void taken(void)
+{
+    int number = rank;
+    if (rank == 1) {
+        MPI_Recv(&number, 1, MPI_INT, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* LINE taken first */
+        fclose(fopen(file, "w"));
+        MPI_Recv(&number, 1, MPI_INT, 2, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* LINE taken wanted */
+    } else if (rank == 0 || rank == 2) {
+        while (rank == 0 && access(file, F_OK) != 0) {
+        }
+        MPI_Send(&number, 1, MPI_INT, 1, 3, MPI_COMM_WORLD);
+    }
+}
+
 static void unmatched(void)
 {
     int number = 1;
@@ -289,8 +305,9 @@ int main(int argc, char **argv)
                {"overlap", overlap},   {"argument", argument},   {"committed", committed}, {"epoch", epoch},
                {"conflict", conflict}, {"race", race},           {"unmatched", unmatched}, {"tag", tag},
                {"start", start},       {"crossed", crossed},     {"apart", apart},         {"wanted", wanted},
-               {"collect", collect},   {"received", received},   {"inactive", inactive},
+               {"collect", collect},   {"taken", taken},         {"received", received},   {"inactive", inactive},
                {"early", early},       {"endless", endless}};
+    snprintf(file, sizeof file, "%s.taken", argv[0]);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
