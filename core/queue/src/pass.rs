@@ -11,7 +11,7 @@ mod reserved;
 use std::collections::{BTreeSet, HashMap};
 
 use crate::job::{Dependency, Job, JobId, Phase, Tag};
-use crate::places::{keep_free, place, take};
+use crate::places::{keep_free, take, take_parts};
 use crate::profile::{Profile, Room};
 use crate::rules::{Backfill, Counts};
 use crate::scheduler::{QueuedJob, Scheduler};
@@ -65,6 +65,8 @@ pub enum Reason {
     LargerMemory { has: u64, needed: u64 },
     /// It needs more nodes than the partition has in which the jobs of its queue take turns.
     LargerGang { nodes: u32, needed: u32 },
+    /// Hosts of that partition are away.
+    GangAway,
     /// No hosts have what it asks for: as many slots of one host, or on as many hosts.
     NoPlace { slots: u32, nodes: Option<u32> },
     /// It is the first in the queue, and too few slots are free.
@@ -256,7 +258,7 @@ impl Scheduler {
             pass.make_profile();
         }
         // Otherwise nobody starts behind who is full.
-        let is_plain = self.reservations.is_empty() && self.kept().is_empty();
+        let is_plain = self.reservations.is_empty() && !self.has_kept();
         pass.decision.never = self.lost.iter().map(|(id, d)| (*id, *d)).collect();
         let smallest = self.smallest().map_or(i64::MAX, i64::from);
         let may_preempt = self.accounts.values().any(|rules| rules.budget_s.is_some());
@@ -362,18 +364,23 @@ impl Pass<'_> {
     fn look(&mut self, queued: &QueuedJob) -> Option<Reason> {
         let reason = self.look_at_room(queued);
         let job = &queued.job;
-        if reason.is_some() || self.places.is_empty() || place(&self.places, job).is_some() {
+        let is_placed = || self.state.place_on(&self.places, queued).is_some();
+        if reason.is_some() || self.places.is_empty() || is_placed() {
             return reason;
         }
         if self.state.has_no_place(job) {
             return Some(no_place(job));
+        }
+        // Others do not take what it waits for.
+        if queued.takes_turns {
+            return Some(Reason::GangAway);
         }
         // Nothing that comes later scatters what it waits for.
         if self.first.is_none() {
             self.first = Some(job.id);
             let expected = self.promise(queued).filter(|at| *at > self.now);
             self.decision.first = Some((job.id, expected));
-            keep_free(&mut self.places, &self.state.hosts, job);
+            keep_free(&mut self.places, &self.state.open_hosts(), job);
         }
         Some(Reason::Places {
             slots: job.slots_together.max(1),
@@ -389,9 +396,6 @@ impl Pass<'_> {
         }
         if let Some(tag) = job.reservation {
             return self.look_reserved(queued, tag);
-        }
-        if queued.takes_turns && !self.state.hosts.is_empty() {
-            return Some(Reason::QueueStopped);
         }
         let (need, end) = (queued.need(), queued.end(self.now));
         let slots_there = self.state.slots_for(self.state.text(job.queue), 0);
@@ -582,7 +586,18 @@ impl Pass<'_> {
         };
         count(self.in_queue.entry(job.queue).or_default());
         count(self.of_user.entry((job.queue, job.user)).or_default());
-        take(&mut self.places, job);
+        match queued.takes_turns {
+            true => {
+                let parts = self
+                    .state
+                    .place_on(&self.places, queued)
+                    .unwrap_or_default();
+                take_parts(&mut self.places, job, &parts, 0);
+            }
+            false => {
+                take(&mut self.places, job);
+            }
+        }
         let need = queued.need();
         self.there = self.there.minus(need);
         if let Some(tag) = job.reservation {

@@ -84,13 +84,18 @@ pub(crate) fn place(free: &[Room], job: &Job) -> Option<Vec<Part>> {
 /// Places a job and takes what it needs.
 pub(crate) fn take(free: &mut [Room], job: &Job) -> Option<Vec<Part>> {
     let parts = place(free, job)?;
+    take_parts(free, job, &parts, 1);
+    Some(parts)
+}
+
+/// Takes what a job needs where it is: its memory, and its slots `times`.
+pub(crate) fn take_parts(free: &mut [Room], job: &Job, parts: &[Part], times: u32) {
     let memory = memory_of_slot(job);
-    for part in &parts {
+    for part in parts {
         let host = &mut free[part.host as usize];
         let memory = memory.saturating_mul(u64::from(part.slots));
-        *host = host.minus(Room::new(part.slots, memory));
+        *host = host.minus(Room::new(part.slots * times, memory));
     }
-    Some(parts)
 }
 
 /// Units on as few hosts as possible.

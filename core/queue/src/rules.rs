@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::Job;
+use crate::job::{Job, Part};
 
 /// The queue that there always is.
 pub const QUEUE: &str = "compute";
@@ -25,11 +25,14 @@ pub enum Backfill {
 }
 
 /// A partition of the machine with gang scheduling, in which jobs take turns.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gang {
     pub partition: String,
     /// Its cores, which no other jobs get.
     pub cores: Vec<usize>,
+    /// On a machine of several hosts: its slots of each, by their numbers.
+    #[serde(skip)]
+    pub hosts: Vec<Part>,
 }
 
 /// What a queue allows and gives. What is `None` has no limit.

@@ -53,6 +53,8 @@ pub struct Scheduler {
     pub(crate) reservations: HashMap<Tag, Reservation>,
     /// The cores of partitions in which jobs of some queues take turns.
     kept: BTreeSet<usize>,
+    /// The same of each host of several: its slots.
+    kept_slots: Vec<u32>,
     pub(crate) jobs: BTreeMap<JobId, QueuedJob>,
     ready: HashMap<Group, (Rank, BTreeSet<JobId>)>,
     pub(crate) running: BTreeSet<JobId>,
@@ -164,6 +166,7 @@ impl Scheduler {
         self.ranked_s = None;
         let cores = self.queues.values().filter_map(|rules| rules.gang.as_ref());
         self.kept = cores.flat_map(|gang| &gang.cores).copied().collect();
+        self.keep_slots();
         for queued in self.jobs.values_mut() {
             queued.takes_turns = takes_turns(&self.queues, &queued.job);
         }
@@ -198,12 +201,12 @@ impl Scheduler {
     pub fn slots_for(&self, queue: &str, all: u32) -> u32 {
         let rules = self.settings.queues.get(queue);
         let count = |cores: usize| u32::try_from(cores).unwrap_or(u32::MAX);
-        if !self.hosts.is_empty() {
-            return all;
-        }
-        match rules.and_then(|rules| rules.gang.as_ref()) {
-            Some(gang) => count(gang.cores.len()),
-            None => all.saturating_sub(count(self.kept.len())),
+        let gang = rules.and_then(|rules| rules.gang.as_ref());
+        match (gang, self.hosts.is_empty()) {
+            (Some(gang), true) => count(gang.cores.len()),
+            (Some(gang), false) => gang.hosts.iter().map(|part| part.slots).sum(),
+            (None, true) => all.saturating_sub(count(self.kept.len())),
+            (None, false) => all.saturating_sub(self.kept_slots.iter().sum()),
         }
     }
 
@@ -363,7 +366,7 @@ impl Scheduler {
         let Phase::Running(since) = queued.job.phase else {
             return;
         };
-        for (host, part) in crate::places::parts_of(&queued.job) {
+        for (host, part) in queued.parts() {
             if let Some(room) = self.in_hosts.get_mut(host) {
                 *room = if is_more {
                     room.plus(part)

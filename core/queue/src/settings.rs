@@ -62,7 +62,7 @@ fn set_queue(rules: &mut QueueRules, key: &str, value: &str) -> Result<bool, Str
             rules.gang = optional(value, |name| {
                 Ok(Gang {
                     partition: name.to_owned(),
-                    cores: Vec::new(),
+                    ..Gang::default()
                 })
             })?;
             // Two take turns: more would only wait longer for theirs.

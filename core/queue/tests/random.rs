@@ -2,8 +2,7 @@
 #![forbid(unsafe_code)]
 
 use margay_core_queue::{
-    After, Backfill, Decision, Dependency, End, Gang, Host, Job, Phase, QueueRules, Reason,
-    Scheduler, Settings,
+    After, Backfill, Decision, Dependency, End, Host, Job, Phase, Reason, Scheduler, Settings,
 };
 
 /// A generator of numbers from a seed (SplitMix64).
@@ -340,67 +339,6 @@ fn a_job_that_is_too_large_says_so_wherever_it_stands() {
         nodes: None,
     };
     assert!(state.reasons(0).reasons.contains(&(5, no_place)));
-}
-
-#[test]
-fn jobs_that_take_turns_need_no_other_slots() {
-    let mut state = scheduler(4, Backfill::Easy);
-    let mut settings = state.settings().clone();
-    let gang = Gang {
-        partition: ".compute.day".into(),
-        cores: vec![2, 3],
-    };
-    let rules = QueueRules {
-        gang: Some(gang),
-        running: Some(2),
-        ..QueueRules::default()
-    };
-    settings.queues.insert("day".into(), rules);
-    state.set(settings.clone());
-    let day = state.tag("day");
-    let of_day = |id, slots| Job {
-        queue: day,
-        ..new(id, slots, None)
-    };
-    assert_eq!(
-        (state.slots_for("day", 4), state.slots_for("compute", 4)),
-        (2, 2)
-    );
-    // The first of the others has no time limit and waits for one that has none.
-    let jobs = [
-        new(1, 2, None),
-        new(2, 2, None),
-        of_day(3, 3),
-        of_day(4, 2),
-        of_day(5, 1),
-    ];
-    let compute = state.tag("compute");
-    for job in jobs.into_iter().chain([of_day(6, 2)]) {
-        let queue = if job.queue == day { day } else { compute };
-        state.add(Job { queue, ..job }, &|_| Vec::new());
-    }
-    let decision = state.reasons(0);
-    assert_eq!(decision.start, [1, 4, 5]);
-    let reasons: Vec<u64> = decision.reasons.iter().map(|(id, _)| *id).collect();
-    assert_eq!(reasons, [2, 3, 6]);
-    assert_eq!(
-        decision.reasons[1].1,
-        Reason::LargerGang {
-            nodes: 2,
-            needed: 3
-        }
-    );
-    for id in decision.start {
-        state.start(id, 0);
-    }
-    state.end(4, End::Exit(0), 5);
-    assert_eq!(state.decide(5).start, [6]);
-    // Without the partition they need slots like others, also those that run.
-    settings.queues.get_mut("day").unwrap().gang = None;
-    state.set(settings);
-    assert_eq!(state.decide(5).start, []);
-    state.end(1, End::Exit(0), 6);
-    assert_eq!(state.decide(6).start, [2]);
 }
 
 #[test]

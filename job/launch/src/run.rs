@@ -155,8 +155,7 @@ impl<'a> Launcher<'a> {
                     waits.then(|| poll.add_writable(s.outlet.as_fd()))
                 })
                 .collect();
-            let timeout = self.time_to_wait(background);
-            if let Err(error) = poll.wait(timeout) {
+            if let Err(error) = self.wait(&mut poll, self.time_to_wait(background)) {
                 self.complain(&format!("cannot wait for the job: {error}"), 1);
                 self.kill();
             }
@@ -244,6 +243,7 @@ impl<'a> Launcher<'a> {
                     .drain_until
                     .filter(|_| !self.own.sinks.iter().all(|s| s.closed)),
                 soon,
+                self.next_tick(now),
                 (flush_now || next_in_order).then_some(now),
             ])
             .flatten()

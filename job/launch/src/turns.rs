@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::Channel;
 use margay_sys_os::process::{PidFd, beside};
+use margay_sys_os::signal::take_defaults_in;
 
 /// The program that keeps, beside the launcher.
 const PROGRAM: &str = "margay-part";
@@ -66,11 +67,13 @@ pub struct Turns {
 
 /// What the keeper said.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub enum Said {
     /// The ranks are stopped.
     Out,
     /// They run again, after this time.
     In(Duration),
+    /// There is no turn, for this reason.
+    Refused(String),
     /// The keeper is gone.
     Gone,
 }
@@ -81,6 +84,16 @@ impl Turns {
     /// # Errors
     /// Why the job cannot run there.
     pub fn begin(wanted: &Wanted<'_>) -> Result<(Turns, Nodes), String> {
+        let mut turns = Turns::ask(wanted)?;
+        let nodes = turns.first(wanted.launcher)?;
+        Ok((turns, nodes))
+    }
+
+    /// Asks for a turn.
+    ///
+    /// # Errors
+    /// Why nobody can be asked.
+    pub fn ask(wanted: &Wanted<'_>) -> Result<Turns, String> {
         let program = program()?;
         let failed = |error: io::Error| match error.kind() {
             ErrorKind::NotFound => format!(
@@ -91,13 +104,12 @@ impl Turns {
             _ => format!("{} cannot be run: {error}", program.display()),
         };
         let (channel, theirs) = Channel::to_standard_input().map_err(failed)?;
-        let keeper = Command::new(&program)
-            .arg("attend")
+        let keeper = take_defaults_in(Command::new(&program).arg("attend"))
             .stdin(theirs)
             .stdout(Stdio::null())
             .spawn()
             .map_err(failed)?;
-        let mut turns = Turns {
+        let turns = Turns {
             channel: Some(channel),
             keeper,
             owner: std::process::id(),
@@ -118,8 +130,7 @@ impl Turns {
             &std::process::id().to_string(),
             wanted.command,
         ]);
-        let nodes = turns.first(wanted.launcher)?;
-        Ok((turns, nodes))
+        Ok(turns)
     }
 
     /// Waits for the first turn.
@@ -160,7 +171,7 @@ impl Turns {
     }
 
     /// Says below which process all of the job's are.
-    pub(crate) fn began(&self, guard: u32) {
+    pub fn began(&self, guard: u32) {
         self.tell(&["guard", &guard.to_string()]);
     }
 
@@ -170,7 +181,7 @@ impl Turns {
     }
 
     /// All ranks are stopped, on all hosts.
-    pub(crate) fn halted(&self) {
+    pub fn halted(&self) {
         self.tell(&["halted"]);
     }
 
@@ -180,12 +191,13 @@ impl Turns {
     }
 
     /// The connection to the keeper; none when it is gone.
-    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    #[must_use]
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.channel.as_ref().map(AsFd::as_fd)
     }
 
     /// The next thing that the keeper said, if there is any.
-    pub(crate) fn next(&mut self) -> Option<Said> {
+    pub fn news(&mut self) -> Option<Said> {
         loop {
             let message = match self.channel.as_mut()?.receive() {
                 Ok(Some(message)) => String::from_utf8_lossy(&message).into_owned(),
@@ -195,7 +207,11 @@ impl Turns {
                     return Some(Said::Gone);
                 }
             };
-            match message.split(FIELD).next() {
+            let mut fields = message.split(FIELD);
+            match fields.next() {
+                Some("refused") => {
+                    return Some(Said::Refused(fields.next().unwrap_or_default().into()));
+                }
                 Some("out") => {
                     self.out_since.get_or_insert_with(Instant::now);
                     return Some(Said::Out);

@@ -18,7 +18,7 @@ use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::Channel;
 use margay_sys_os::process::{self, PidFd};
 
-use crate::leader::{Leader, PRIORITY};
+use crate::leader::{Leader, PRIORITY, hosts_in};
 use crate::size::{Size, pool};
 use crate::wire::{fields, receive, send};
 
@@ -146,7 +146,8 @@ fn begin(
     if size.is_pool {
         asked.name = pool(&table, store.caller(), &asked.name);
     }
-    let found = table.find(store.caller(), &asked.name, Right::Run);
+    let (name, _) = hosts_in(&asked.name);
+    let found = table.find(store.caller(), name, Right::Run);
     let (path, partition) = found.map_err(|refused| match size.is_pool {
         true => format!("{refused}; pools are partitions, which margay part lspart lists"),
         false => refused.to_string(),

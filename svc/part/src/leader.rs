@@ -50,6 +50,14 @@ struct Client {
     own: Option<Own>,
 }
 
+/// A partition, and which of its hosts are wanted where that is said: `far@a,b`.
+pub fn hosts_in(name: &str) -> (&str, Option<&str>) {
+    match name.split_once('@') {
+        Some((name, hosts)) => (name, Some(hosts)),
+        None => (name, None),
+    }
+}
+
 /// What is known of an application beside its turns.
 struct Own {
     path: String,
@@ -288,8 +296,20 @@ impl Leader {
         priority: u32,
     ) -> Result<(String, Request), String> {
         let table = self.store.read()?;
+        let (name, only) = hosts_in(name);
         let found = table.find(caller, name, Right::Run);
         let (path, partition) = found.map_err(|refused| refused.to_string())?;
+        let mut nodes = partition.nodes.clone();
+        if let Some(only) = only {
+            let of = table.hosts_of(partition).into_iter();
+            let of = of.filter(|(_, name, _)| only.split(',').any(|own| own == *name));
+            nodes = of.map(|(node, ..)| node).collect();
+            if nodes.len() != only.split(',').count() {
+                return Err(format!(
+                    "the partition '{path}' has not all of the hosts {only}"
+                ));
+            }
+        }
         // Where applications take turns, or have nodes for themselves, that is as it is.
         let is_dedicated = size.is_dedicated && partition.scheduling == Scheduling::Standard;
         let scheduling = match is_dedicated {
@@ -302,8 +322,8 @@ impl Leader {
             false => Size { nodes: 0, ..size },
         };
         let request = Request {
-            nodes: partition.nodes.clone(),
-            size: size.of(&path, partition.nodes.len(), scheduling)?,
+            size: size.of(&path, nodes.len(), scheduling)?,
+            nodes,
             priority: priority.min(table.priority_limit(&path)),
             scheduling,
             is_dedicated,

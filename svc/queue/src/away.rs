@@ -4,14 +4,15 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use margay_core_queue::End;
+use margay_job_launch::turns::{Said, Turns, Wanted};
 use margay_svc_queue_wire::Usage;
 
 use crate::files::{JobEnd, JobFolder, JobOrder};
 use crate::hearing::Hearing;
-use crate::shell::{Remote, STARTED_WITHIN};
+use crate::shell::{Remote, quoted};
 use crate::site::Away;
 use crate::wire::BEAT;
 use crate::writer::Writer;
@@ -32,65 +33,193 @@ fn without(end: End, note: String, has_begun: bool) -> JobEnd {
     }
 }
 
-/// Runs a job on another host; returns how it ended.
+/// The turns of a job that has several hosts, in the partition of its queue.
+struct OwnTurns {
+    turns: Turns,
+    has_begun: bool,
+    is_in: bool,
+    /// What was last said to its hosts.
+    was_in: bool,
+    /// Who gives turns waits until all of it has stopped.
+    is_awaited: bool,
+    /// Which hosts have said so.
+    stopped: Vec<bool>,
+}
+
+impl OwnTurns {
+    /// Asks for the first turn of a job that takes turns.
+    fn ask(order: &JobOrder) -> Result<Option<OwnTurns>, String> {
+        let Some(partition) = order.gang.as_ref() else {
+            return Ok(None);
+        };
+        let words = order.arguments.iter().take(20);
+        let words: Vec<_> = words.map(|word| word.0.to_string_lossy()).collect();
+        let turns = Turns::ask(&Wanted {
+            name: partition,
+            ranks: None,
+            pool: None,
+            priority: Some(order.turn_priority),
+            command: &format!("job {}: {}", order.job, words.join(" ")),
+            launcher: "",
+        })?;
+        turns.began(std::process::id());
+        Ok(Some(OwnTurns {
+            turns,
+            has_begun: false,
+            is_in: false,
+            was_in: true,
+            is_awaited: false,
+            stopped: Vec::new(),
+        }))
+    }
+
+    /// Takes what was said of its turns.
+    ///
+    /// # Errors
+    /// Why it gets none.
+    fn hear(&mut self) -> Result<(), String> {
+        while let Some(said) = self.turns.news() {
+            match said {
+                Said::In(_) => (self.is_in, self.has_begun) = (true, true),
+                Said::Out => (self.is_in, self.is_awaited) = (false, true),
+                Said::Refused(text) => return Err(text),
+                // It goes on without turns.
+                Said::Gone if self.has_begun => self.is_in = true,
+                Said::Gone => return Err("what asks for its turns has died".into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the processes on all hosts stop or go on, once there are any, and says when they have
+    /// stopped.
+    fn pass_on(&mut self, remotes: &mut [Remote], has_processes: bool) {
+        if has_processes && self.is_in != self.was_in {
+            let letter = if self.is_in { b'g' } else { b'p' };
+            self.stopped.resize(remotes.len(), false);
+            for remote in remotes {
+                remote.wire.say(letter, &[]);
+            }
+            self.was_in = self.is_in;
+            self.stopped.fill(false);
+        }
+
+        let is_done = !has_processes || self.stopped.iter().all(|stopped| *stopped);
+        if self.is_awaited && is_done {
+            self.is_awaited = false;
+            self.turns.halted();
+        }
+    }
+}
+
+/// Where a job begins; with turns on several hosts also what holds the rest of it on each.
+fn start(order: &JobOrder, away: &Away) -> Result<Vec<Remote>, String> {
+    let mut remotes = vec![Remote::start(&away.host, &away.shell, "there")?];
+    if let Some(name) = order.held.as_ref().filter(|_| order.parts.len() > 1) {
+        for part in &order.parts {
+            let words = format!("hold {name} {}", quoted(&part.host));
+            remotes.push(Remote::start(&part.host, &away.shell, &words)?);
+        }
+    }
+    Ok(remotes)
+}
+
+/// Waits for the first turn of a job; how it ended, when it has none.
+fn first_turn(own: &mut OwnTurns, folder: &JobFolder, hearing: &mut Hearing) -> Option<JobEnd> {
+    while !own.is_in {
+        hearing.wait_with(&mut [], Some(&own.turns));
+        if hearing.news(folder).is_end {
+            return Some(without(End::Cancelled, String::new(), true));
+        }
+        if let Err(text) = own.hear() {
+            return Some(without(End::NotStarted, text, true));
+        }
+    }
+    None
+}
+
+/// Runs a job on another host, or several; returns how it ended.
 pub fn run(folder: &JobFolder, order: &JobOrder, away: &Away, hearing: &mut Hearing) -> JobEnd {
+    let not_started = |text| without(End::NotStarted, text, true);
     let mut files = match Outputs::open(order) {
         Ok(files) => files,
-        Err(text) => return without(End::NotStarted, text, true),
+        Err(text) => return not_started(text),
     };
-    let mut remote = match Remote::start(&away.host, &away.shell, "there") {
-        Ok(remote) => remote,
-        Err(text) => return without(End::NotStarted, text, true),
+    let mut turns = match OwnTurns::ask(order) {
+        Ok(turns) => turns,
+        Err(text) => return not_started(text),
     };
-    let begun = Instant::now();
+    if let Some(own) = &mut turns
+        && let Some(end) = first_turn(own, folder, hearing)
+    {
+        return end;
+    }
+    let mut remotes = match start(order, away) {
+        Ok(remotes) => remotes,
+        Err(text) => return not_started(text),
+    };
     let mut is_sent = false;
     let mut is_ended = false;
     loop {
-        hearing.wait_with(&mut remote);
+        hearing.wait_with(&mut remotes, turns.as_ref().map(|own| &own.turns));
         files.go_on();
         let news = hearing.news(folder);
         if news.is_end && !is_sent {
-            remote.end();
+            end_all(remotes, 0);
             return without(End::Cancelled, String::new(), true);
         }
         if news.is_end && !is_ended {
             is_ended = true;
-            remote.wire.say(b'q', &[]);
+            remotes[0].wire.say(b'q', &[]);
         }
         for wish in news.wishes {
-            remote.wire.say(b's', &wish.text().unwrap_or_default());
+            remotes[0].wire.say(b's', &wish.text().unwrap_or_default());
         }
-        while let Some((letter, bytes)) = remote.wire.take() {
+        while let Some((letter, bytes)) = remotes[0].wire.take() {
             match letter {
                 b'o' | b'e' => files.say(letter, &bytes),
+                b'p' => note_stopped(&mut turns, 0),
                 b'x' => {
                     let mut end = ended(&bytes, is_ended);
-                    remote.end();
+                    end_all(remotes, 0);
                     end.note += &files.end();
                     return end;
                 }
                 _ => {}
             }
         }
-        if remote.wire.has_begun && !is_sent {
-            is_sent = true;
-            remote.wire.say(b'j', &order.text().unwrap_or_default());
+        for (at, remote) in remotes.iter_mut().enumerate().skip(1) {
+            while let Some((letter, _)) = remote.wire.take() {
+                if letter == b'p' {
+                    note_stopped(&mut turns, at);
+                }
+            }
         }
-        remote.wire.beat();
-        let silence = remote.wire.heard.elapsed();
-        let is_over = match is_sent {
-            true => silence >= LOST_AFTER,
-            false => !remote.wire.is_open || begun.elapsed() >= STARTED_WITHIN,
+        if let Some(own) = &mut turns {
+            // What has begun is not refused any more.
+            let _ = own.hear();
+            own.pass_on(&mut remotes, is_sent);
+        }
+        let is_in = turns.as_ref().is_none_or(|own| own.is_in);
+        if is_in && !is_sent && remotes.iter().all(|remote| remote.wire.has_begun) {
+            is_sent = true;
+            remotes[0].wire.say(b'j', &order.text().unwrap_or_default());
+        }
+        remotes.iter_mut().for_each(|remote| remote.wire.beat());
+        let is_over = |remote: &Remote| match is_sent {
+            true => remote.wire.heard.elapsed() >= LOST_AFTER,
+            false => remote.is_gone(),
         };
-        if !is_over {
+        let Some(at) = remotes.iter().position(is_over) else {
             // The other side has ended, and what it does to the job takes its time.
-            if !remote.wire.is_open {
+            if remotes.iter().any(|remote| !remote.wire.is_open) {
                 std::thread::sleep(BEAT / 8);
             }
             continue;
-        }
-        let host = &away.host;
-        let why = remote.end();
+        };
+        let part = at.checked_sub(1).and_then(|at| order.parts.get(at));
+        let host = part.map_or(&away.host, |part| &part.host);
+        let why = end_all(remotes, at);
         return match is_sent {
             true => without(
                 End::Lost,
@@ -100,6 +229,23 @@ pub fn run(folder: &JobFolder, order: &JobOrder, away: &Away, hearing: &mut Hear
             false => without(End::NotStarted, format!("host {host}: {why}"), false),
         };
     }
+}
+
+fn note_stopped(turns: &mut Option<OwnTurns>, host: usize) {
+    if let Some(stopped) = turns.as_mut().and_then(|own| own.stopped.get_mut(host)) {
+        *stopped = true;
+    }
+}
+
+/// Ends all connections; why one was of no use, in words.
+fn end_all(remotes: Vec<Remote>, at: usize) -> String {
+    let ended = remotes.into_iter().map(Remote::end);
+    ended.enumerate().fold(
+        String::new(),
+        |why, (host, text)| {
+            if host == at { text } else { why }
+        },
+    )
 }
 
 /// Where the output of the job goes.

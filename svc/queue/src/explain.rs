@@ -38,6 +38,7 @@ pub fn short(reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u64) -> Str
         Reason::LargerGang { nodes, needed } => {
             format!("{needed} nodes needed, its queue's partition has {nodes}")
         }
+        Reason::GangAway => "hosts of its queue's partition are away".into(),
         Reason::Slots {
             free,
             needed,
@@ -172,6 +173,10 @@ pub fn long(job: &str, reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u
         ),
         Reason::Memory { .. } | Reason::Reserved { .. } => format!(
             "job {job} is the first of the queue: {}\n",
+            short(reason, name, now_s)
+        ),
+        Reason::GangAway => format!(
+            "job {job} waits: {}\n  to see them: margay node\n",
             short(reason, name, now_s)
         ),
         Reason::Begin(_) | Reason::Reservation(_) | Reason::ReservedSlots { .. } => {

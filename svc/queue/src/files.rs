@@ -86,6 +86,12 @@ pub struct JobOrder {
     /// The partition in which it takes turns.
     #[serde(default)]
     pub gang: Option<String>,
+    /// Its priority there.
+    #[serde(default)]
+    pub turn_priority: u32,
+    /// On several hosts: the name under which what it starts there is held.
+    #[serde(default)]
+    pub held: Option<String>,
     /// The cores that it may use; nothing where that is not said.
     #[serde(default)]
     pub cores: Vec<usize>,

@@ -118,7 +118,7 @@ fn session(
     let mut remote = Remote::start(&left.host, &left.shell, &words)?;
     let mut is_end_said = false;
     loop {
-        hearing.wait_with(&mut remote);
+        hearing.wait_with(std::slice::from_mut(&mut remote), None);
         wanted.hear(hearing, folder);
         if remote.wire.has_begun {
             *heard = remote.wire.heard;

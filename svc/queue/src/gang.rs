@@ -7,17 +7,15 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use margay_core_partitions::{Right, Scheduling, Table};
-use margay_core_queue::Gang;
+use margay_core_queue::{Gang, Part};
 use margay_job_partitions::{ENV_FOLDER, Store};
 use margay_svc_queue_wire::Bytes;
 use margay_sys_os::process::beside;
 
 use crate::files::JobOrder;
+use crate::hold;
 use crate::program::c_string;
-
-/// Why jobs take no turns on a machine of several hosts.
-pub const SEVERAL_HOSTS: &str =
-    "the queue has several hosts, and jobs take turns on a machine of one";
+use crate::site::Away;
 
 /// The state of the table of partitions: another one, other partitions.
 pub type Stamp = Option<(u64, i64, i64)>;
@@ -40,11 +38,45 @@ pub fn set_folder(order: &mut JobOrder) {
     }
 }
 
+/// The priority in its partition of a job with this priority in its queue: 0 to 10, 5 for a job of
+/// none.
+#[must_use]
+pub fn priority(of_job: i64) -> u32 {
+    5u32.saturating_add_signed(of_job.clamp(-5, 5) as i32)
+}
+
+/// The number of a host of the machine by its name, if it is one; none on a machine of one host.
+pub type Numbers<'a> = Option<&'a dyn Fn(&str) -> Option<u32>>;
+
+/// Has a job take turns on the hosts that it has, if it takes any, and be held there.
+///
+/// # Errors
+/// In words.
+pub fn set_hosts(order: &mut JobOrder, shell: &[String], name: String) -> Result<(), String> {
+    let hosts: Vec<&str> = order.parts.iter().map(|part| part.host.as_str()).collect();
+    let Some(gang) = &mut order.gang else {
+        return Ok(());
+    };
+    let first = hosts.first().ok_or("its hosts are away")?;
+    *gang = format!("{gang}@{}", hosts.join(","));
+    order.away = Some(Away {
+        host: (*first).to_owned(),
+        shell: shell.to_vec(),
+    });
+    let is_shell = |variable: &&mut Bytes| variable.0.as_bytes().starts_with(b"MARGAY_RSH=");
+    if let Some(variable) = order.environment.iter_mut().find(is_shell) {
+        let shell = hold::shell(&name, shell).map_err(|error| error.to_string())?;
+        *variable = Bytes(format!("MARGAY_RSH={shell}").into());
+    }
+    order.held = Some(name);
+    Ok(())
+}
+
 /// Finds the partition of a queue.
 ///
 /// # Errors
 /// In words: why jobs cannot take turns there.
-pub fn find(name: &str, is_system: bool) -> Result<Gang, String> {
+pub fn find(name: &str, is_system: bool, numbers: Numbers<'_>) -> Result<Gang, String> {
     let store = Store::find()?;
     if is_system && !store.is_common() {
         return Err(
@@ -56,14 +88,31 @@ pub fn find(name: &str, is_system: bool) -> Result<Gang, String> {
     let found = table.find(store.caller(), name, Right::Run);
     let (path, partition) = found.map_err(|refused| refused.to_string())?;
     let is_gang = matches!(partition.scheduling, Scheduling::Gang { .. });
-    if !is_gang || !partition.slots.is_empty() || Table::is_for_commands(&path) {
+    let has_hosts = !partition.slots.is_empty();
+    if !is_gang || has_hosts != numbers.is_some() || Table::is_for_commands(&path) {
+        let (of, words) = match numbers {
+            Some(_) => ("hosts", "-hosts LIST "),
+            None => ("this host's cores", ""),
+        };
         return Err(format!(
-            "jobs take turns in a partition of this host's cores with gang scheduling, and '{path}' is none; make one: \
-             margay part mkpart -rq 10s NAME"
+            "jobs take turns in a partition of {of} with gang scheduling, and '{path}' is none; make one: \
+             margay part mkpart {words}-rq 10s NAME"
         ));
     }
+    if has_hosts && is_system {
+        return Err("jobs of all users take turns on a machine of one host".into());
+    }
+    let hosts = table.hosts_of(partition).into_iter();
+    let part = |(_, name, slots): (u32, &str, u32)| {
+        let host = numbers.and_then(|number| number(name))?;
+        Some(Part { host, slots })
+    };
     Ok(Gang {
-        cores: store.cores(partition),
+        hosts: hosts.filter_map(part).collect(),
+        cores: match has_hosts {
+            true => Vec::new(),
+            false => store.cores(partition),
+        },
         partition: path,
     })
 }
@@ -75,8 +124,9 @@ pub fn find(name: &str, is_system: bool) -> Result<Gang, String> {
 pub fn launcher(order: &JobOrder, partition: &str) -> Result<(CString, Vec<CString>), String> {
     let launcher = beside("mpiexec").map_err(|error| format!("cannot find mpiexec: {error}"))?;
     let nodes = format!("{partition}:{}", order.slots.max(1));
+    let priority = order.turn_priority.to_string();
     let words = [
-        "mpiexec", "-q", "-pn", &nodes, "-n", "1", "-bind-to", "none",
+        "mpiexec", "-q", "-pn", &nodes, "-pri", &priority, "-n", "1", "-bind-to", "none",
     ];
     let words = words.iter().map(|word| c_string(OsStr::new(word)));
     Ok((

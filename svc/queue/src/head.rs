@@ -594,10 +594,7 @@ impl Head {
             _ => None,
         };
         if let Some(gang) = of_queue.and_then(|rules| rules.gang.as_mut()) {
-            if self.hosts.is_some() {
-                return Err(gang::SEVERAL_HOSTS.into());
-            }
-            *gang = gang::find(&gang.partition, self.resources.readable.is_some())?;
+            *gang = self.find_gang(&gang.partition)?;
         }
         self.store.set(&settings)?;
         self.scheduler.set(settings);

@@ -6,10 +6,12 @@ use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use margay_job_launch::turns::Turns;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::signal::{SIGTERM, SIGUSR1, SignalFd};
 
 use crate::files::{JobFolder, SignalWish};
+use crate::hold::Halt;
 use crate::line::{Message, SupervisorLine};
 use crate::shell::Remote;
 use crate::wire::{BEAT, Wire};
@@ -73,6 +75,8 @@ pub struct News {
     pub is_end: bool,
     /// Nobody is there any more to whom its end could be reported.
     pub is_cut: bool,
+    /// Its processes are to stop, or to go on.
+    pub halts: Vec<bool>,
     pub wishes: Vec<SignalWish>,
 }
 
@@ -105,15 +109,21 @@ impl Hearing {
         }
     }
 
-    /// The same, or until the other side of a remote shell is heard, for a moment.
-    pub fn wait_with(&mut self, remote: &mut Remote) {
+    /// The same, or until the other side of a remote shell or who gives turns is heard, for a
+    /// moment.
+    pub fn wait_with(&mut self, remotes: &mut [Remote], turns: Option<&Turns>) {
         self.poll.clear();
         self.add_own();
-        remote.add_to(&mut self.poll);
+        if let Some(keeper) = turns.and_then(Turns::descriptor) {
+            self.poll.add_readable(keeper);
+        }
+        for remote in remotes.iter() {
+            remote.add_to(&mut self.poll);
+        }
         if self.poll.wait(Some(BEAT / 2)).is_err() {
             std::thread::sleep(BEAT);
         }
-        remote.go_on();
+        remotes.iter_mut().for_each(Remote::go_on);
     }
 
     /// Adds signals and the head's line to the set.
@@ -121,6 +131,14 @@ impl Hearing {
         self.poll.add_readable(self.signals.as_fd());
         if let Some(stream) = self.line.stream() {
             self.poll.add_readable(stream);
+        }
+    }
+
+    /// Stops or continues the job, and says when it is stopped.
+    pub fn halt(&mut self, halt: &mut Halt, is_stop: bool) {
+        halt.set(is_stop);
+        if let Some(relay) = self.relay.as_mut().filter(|_| is_stop) {
+            relay.wire.say(b'p', &[]);
         }
     }
 
@@ -142,6 +160,9 @@ impl Hearing {
         if let Some(relay) = &mut self.relay {
             while let Some((letter, bytes)) = relay.wire.take() {
                 news.is_end |= letter == b'q';
+                if let b'p' | b'g' = letter {
+                    news.halts.push(letter == b'p');
+                }
                 if letter == b's' {
                     news.wishes
                         .extend(serde_json::from_slice::<SignalWish>(&bytes));

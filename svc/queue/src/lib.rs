@@ -18,6 +18,7 @@ mod gang;
 mod groups;
 mod head;
 mod hearing;
+mod hold;
 mod line;
 mod mail;
 mod output;
@@ -101,6 +102,12 @@ pub fn main() -> ExitCode {
         ["serve", ref words @ ..] => serve(words),
         ["agent"] => agent::agent(false),
         ["agent", "--system"] => agent::agent(true),
+        ["into", job, host, ref words @ ..] => hold::into(job, host, words),
+        ["within", job, host, command] => {
+            return with_code(hold::within(job, host, command)).into();
+        }
+        ["hold", job, host] => there::around(&["held".as_ref(), job.as_ref(), host.as_ref()]),
+        ["held", job, host] => hold::hold(job, host),
         ["there"] => there::outer(),
         ["there", folder] => there::inner(Path::new(folder)),
         ["follow", folder, start, queue] => follow::there(Path::new(folder), start, queue),

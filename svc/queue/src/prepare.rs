@@ -278,6 +278,8 @@ pub fn job_order(
         left: None,
         slots,
         gang: None,
+        turn_priority: 0,
+        held: None,
         cores: Vec::new(),
         away,
         user: shared.owner.clone().map(|owner| ForUser {

@@ -29,6 +29,7 @@ use crate::energy::{EnergyMeter, READ_EVERY};
 use crate::files::{JobEnd, JobFolder, JobOrder, SignalWish};
 use crate::gang;
 use crate::hearing::{Hearing, RETRY};
+use crate::hold::Halt;
 use crate::line::SupervisorLine;
 use crate::now_s;
 use crate::program::{self, Program, c_string};
@@ -273,8 +274,9 @@ fn watch(
         Some((at, warning))
     });
     let mut memory = order.memory_mib.map(MemoryWatch::new);
-    // How long it had no turn, as far as that is known.
+    // How long it had no turn, as far as that is known, and since when it has none.
     let mut idle = Duration::ZERO;
+    let (mut halt, mut out_since) = (Halt::default(), None::<Duration>);
     // What ends it, and when those that do not listen are killed.
     let mut ending: Option<(End, Duration)> = None;
     let status = loop {
@@ -282,6 +284,10 @@ fn watch(
             break Some(status);
         }
         let passed = begun.elapsed();
+        if let Some(since) = &mut out_since {
+            idle += passed - std::mem::replace(since, passed);
+        }
+        halt.sweep();
         let is_due = |at: Option<Duration>, idle| at.is_some_and(|at| passed >= at + idle);
         let is_over = |idle| is_due(limit, idle) || is_due(warning.map(|(at, _)| at), idle);
         if let Some(partition) = &order.gang
@@ -302,7 +308,7 @@ fn watch(
             pass_on(process, order, wish);
         }
         if ending.is_none() && is_due(limit, idle) {
-            ending = Some(begin_end(process, order, End::TimeLimit, passed));
+            ending = Some(begin_end(process, order, &halt, End::TimeLimit, passed));
         }
         if let Some(memory) = memory.as_mut().filter(|_| ending.is_none())
             && memory.is_exceeded(passed)
@@ -330,14 +336,20 @@ fn watch(
             energy.as_ref().map(|_| energy_at),
         ];
         let next = next.into_iter().flatten().min();
-        hearing.wait(next.map(|at| at.saturating_sub(passed) + Duration::from_millis(1)));
+        let next = next.map(|at| at.saturating_sub(passed) + Duration::from_millis(1));
+        hearing.wait(next.into_iter().chain(halt.pause()).min());
         let news = hearing.news(folder);
+        for is_stop in news.halts {
+            out_since = is_stop.then(|| begun.elapsed());
+            hearing.halt(&mut halt, is_stop);
+        }
         if news.is_cut {
             ending = Some((End::Lost, passed));
             break None;
         }
         if news.is_end && ending.is_none() {
-            ending = Some(begin_end(process, order, End::Cancelled, begun.elapsed()));
+            let passed = begun.elapsed();
+            ending = Some(begin_end(process, order, &halt, End::Cancelled, passed));
         }
         for wish in news.wishes {
             pass_on(process, order, wish);
@@ -368,15 +380,23 @@ fn watch(
     (end, note, are_gone)
 }
 
-fn begin_end(process: u32, order: &JobOrder, end: End, passed: Duration) -> (End, Duration) {
+fn begin_end(
+    process: u32,
+    order: &JobOrder,
+    halt: &Halt,
+    end: End,
+    passed: Duration,
+) -> (End, Duration) {
     if order.gang.is_some() {
         // Its launcher ends it: others may have the turn.
         let _ = signal::send(process, SIGTERM);
         return (end, passed + GRACE);
     }
     to_all(process, SIGTERM);
-    // Who is stopped hears nothing otherwise.
-    to_all(process, SIGCONT);
+    // Who is stopped hears nothing otherwise. Out of its turn it stays so: others run.
+    if !halt.is_on() {
+        to_all(process, SIGCONT);
+    }
     (end, passed + GRACE)
 }
 

@@ -2,13 +2,14 @@
 //! shell, and passes on what it writes. When nothing is heard of the other side any more the job is
 //! ended. Two processes do that, so that when one of them is killed the other ends what is left.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use margay_svc_queue_wire::{Bytes, PROGRAM, Place};
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
@@ -29,18 +30,27 @@ const KILLED_WITHIN: Duration = Duration::from_secs(10);
 /// # Errors
 /// In words.
 pub fn outer() -> Result<(), String> {
+    let folder = new_folder();
+    let ended = around(&["there".as_ref(), folder.as_os_str()]);
+    let _ = fs::remove_dir_all(folder);
+    ended
+}
+
+/// Runs this program with these words, and ends what it leaves.
+///
+/// # Errors
+/// In words.
+pub fn around(words: &[&OsStr]) -> Result<(), String> {
     let failed = |error: io::Error| format!("a job cannot be watched: {error}");
     lead_session();
     // What ends the remote shell's session is for the inner one to judge.
     SignalSet::of(&HEARD).block();
     become_subreaper().map_err(failed)?;
     let mut command = Command::new(beside(PROGRAM).map_err(failed)?);
-    let folder = new_folder();
-    command.arg("there").arg(&folder);
+    command.args(words);
     let mut inner = take_defaults_in(&mut command).spawn().map_err(failed)?;
     let ended = inner.wait().map_err(failed)?;
     kill_descendants(&[], KILLED_WITHIN);
-    let _ = fs::remove_dir_all(folder);
     match ended.success() {
         true => Ok(()),
         false => Err("what watched over the job was killed".into()),
@@ -128,6 +138,8 @@ pub fn inner(base: &Path) -> Result<(), String> {
         return Ok(());
     };
     let mut order = order?;
+    // Its turns are the other side's to get.
+    order.gang = None;
     let (base, lock) = make_folder(base)?;
     // Its name is the job's number, by which commands in the job know it.
     let mut folder = JobFolder::at(base.0.join(order.job.to_string()));
@@ -200,7 +212,6 @@ fn settle(relay: &mut Relay, poll: &mut PollSet) {
 
 /// The order of the job; none when the other side goes before.
 fn first_order(wire: &mut Wire) -> Option<Result<JobOrder, String>> {
-    let begun = Instant::now();
     let mut poll = PollSet::default();
     loop {
         wire.go_on();
@@ -213,7 +224,7 @@ fn first_order(wire: &mut Wire) -> Option<Result<JobOrder, String>> {
             }
         }
         wire.beat();
-        if !wire.is_open || begun.elapsed() > 2 * SILENCE {
+        if !wire.is_open || wire.heard.elapsed() > 2 * SILENCE {
             return None;
         }
         poll.clear();

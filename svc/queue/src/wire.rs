@@ -11,6 +11,8 @@
 //! | `j` | here | a job's order, as JSON |
 //! | `s` | here | a signal for its processes, as JSON |
 //! | `q` | here | it is to end, as at its time limit |
+//! | `p` | both | its turn is over: its processes are to stop; all of them have stopped |
+//! | `g` | here | it has its turn again |
 //! | `o`, `e` | host | bytes of its output and of its standard error |
 //! | `x` | host | how it ended, as JSON |
 //! | `c` | both | the number of a command's connection (32 bits), and bytes of it; none at its end |

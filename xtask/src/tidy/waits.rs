@@ -133,6 +133,10 @@ const PLACES: &[(&str, &str)] = &[
         "the launcher waits for output, signals and the guard: descriptors",
     ),
     (
+        "job/launch/src/run/keeper.rs",
+        "the same, and sees how long it was stopped",
+    ),
+    (
         "net/hosts/src/wake_up.rs",
         "lets the rank's wait sleep on its sockets and its doorbell",
     ),
@@ -422,6 +426,7 @@ const PLACES: &[(&str, &str)] = &[
         "the end of what the kernel kills in a job's control group, two seconds at most",
     ),
     ("svc/queue/src/hearing.rs", "signals, output of a job"),
+    ("svc/queue/src/hold.rs", "what a job starts on another host"),
     (
         "svc/queue/src/mail.rs",
         "what sends a letter waits for sendmail: 30 seconds at most",

@@ -72,6 +72,7 @@ pub fn serve() -> io::Result<()> {
         stage: Stage::New,
         heard: Instant::now(),
         said: Instant::now(),
+        ticked: Instant::now(),
         reported: Instant::now(),
         leave_by: None,
         reporter: Reporter::default(),
@@ -97,6 +98,7 @@ enum Stage {
     Empty,
 }
 
+// Fields: the way to the relay, when what was heard and said, and the parts that serve the ranks.
 struct Agent {
     input: File,
     output: File,
@@ -106,6 +108,7 @@ struct Agent {
     stage: Stage,
     heard: Instant,
     said: Instant,
+    ticked: Instant,
     /// When it has said last what its ranks do.
     reported: Instant,
     /// When the agent ends, whatever is left.
@@ -420,6 +423,11 @@ impl Agent {
 
     fn tick(&mut self) {
         let now = Instant::now();
+        // As in the relay.
+        if now >= self.ticked + Duration::from_millis(wire::BEAT_MS) + wire::STOPPED {
+            self.heard = now;
+        }
+        self.ticked = now;
         if now >= self.heard + Duration::from_millis(wire::SILENCE_MS) {
             self.leave();
         }

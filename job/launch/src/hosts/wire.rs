@@ -24,6 +24,9 @@ pub const RECORDS: u64 = 1 << 62;
 pub const ENV_CHECK: &str = "MARGAY_CHECK";
 /// An agent and the relay say something at least this often, in milliseconds.
 pub const BEAT_MS: u64 = 1000;
+
+/// A side that has done nothing for so much longer was stopped.
+pub const STOPPED: std::time::Duration = std::time::Duration::from_secs(2);
 /// Who has said nothing for so long is gone.
 pub const SILENCE_MS: u64 = 8000;
 

@@ -1,14 +1,23 @@
 //! What the launcher does when its job is stopped for others in its partition, and continued.
 
+use std::io;
+use std::time::{Duration, Instant};
+
+use margay_sys_os::descriptor::PollSet;
+
 use super::Launcher;
 use crate::guard::Command;
 use crate::turns::{Said, Turns};
+
+/// How often the launcher of a job with a limit of time looks at it, at least. It was stopped when
+/// so much more time has passed than it wanted to wait.
+const TICK: Duration = Duration::from_millis(100);
 
 impl Launcher<'_> {
     /// The ranks were stopped or continued: limits of time count the time in which they run.
     pub(super) fn on_keeper(&mut self) {
         while let Some(turns) = &mut self.own.turns
-            && let Some(said) = turns.next()
+            && let Some(said) = turns.news()
         {
             let was_out = match said {
                 // Processes of other hosts are not the keeper's to stop.
@@ -16,7 +25,7 @@ impl Launcher<'_> {
                     self.guard.tell(Command::Halt);
                     continue;
                 }
-                Said::Out => continue,
+                Said::Out | Said::Refused(_) => continue,
                 Said::In(was_out) => {
                     if self.guard.relays() {
                         self.guard.tell(Command::Resume);
@@ -39,6 +48,25 @@ impl Launcher<'_> {
             self.timeout_at = self.timeout_at.map(|at| at + was_out);
             self.looks.postpone(was_out);
         }
+    }
+
+    /// Waits. When it was stopped itself, with the ranks, for the turn of another job of the queue,
+    /// that does not count either.
+    pub(super) fn wait(&mut self, poll: &mut PollSet, limit: Option<Duration>) -> io::Result<()> {
+        let begun = Instant::now();
+        poll.wait(limit)?;
+        let more = limit.and_then(|limit| begun.elapsed().checked_sub(limit));
+        if let Some(more) = more.filter(|more| *more >= TICK) {
+            self.timeout_at = self.timeout_at.map(|at| at + more);
+            self.looks.postpone(more);
+        }
+        Ok(())
+    }
+
+    /// When it looks at the time, if that has a limit.
+    pub(super) fn next_tick(&self, now: Instant) -> Option<Instant> {
+        let has_limit = self.timeout_at.is_some() && !self.is_out();
+        has_limit.then(|| now + TICK)
     }
 
     /// The ranks are stopped on all hosts.

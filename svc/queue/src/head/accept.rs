@@ -4,7 +4,6 @@ use margay_core_queue::{Job, JobId, refusal};
 use margay_svc_queue_wire::Order;
 
 use super::Head;
-use crate::gang;
 use crate::prepare;
 use crate::store::Entry;
 
@@ -55,9 +54,7 @@ impl Head {
                 None => Ok(()),
             };
         };
-        let why = if self.has_hosts() {
-            gang::SEVERAL_HOSTS.to_owned()
-        } else if super::refuses_interactive(
+        let why = if super::refuses_interactive(
             std::slice::from_ref(order),
             &self.resources.program,
             "",

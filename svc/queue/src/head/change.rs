@@ -26,6 +26,7 @@ fn cause(reason: &Reason) -> Cause {
         Reason::Larger { .. }
         | Reason::LargerMemory { .. }
         | Reason::LargerGang { .. }
+        | Reason::GangAway
         | Reason::NoPlace { .. }
         | Reason::Slots { .. }
         | Reason::Memory { .. }

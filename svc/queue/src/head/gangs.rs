@@ -1,6 +1,6 @@
 //! Queues whose jobs take turns in partitions: the cores of these, as their table has them now.
 
-use margay_core_queue::Phase;
+use margay_core_queue::{Gang, Phase};
 
 use super::Head;
 use crate::{gang, log};
@@ -9,9 +9,24 @@ use crate::{gang, log};
 const LOOK_EVERY_S: u64 = 5;
 
 impl Head {
+    /// Finds the partition of a queue.
+    ///
+    /// # Errors
+    /// In words: why jobs cannot take turns there.
+    pub(super) fn find_gang(&self, name: &str) -> Result<Gang, String> {
+        let number = self
+            .hosts
+            .as_ref()
+            .map(|hosts| |name: &str| Some(hosts.number(name)).filter(|at| *at < u32::MAX));
+        let number = number
+            .as_ref()
+            .map(|number| number as &dyn Fn(&str) -> Option<u32>);
+        gang::find(name, self.resources.readable.is_some(), number)
+    }
+
     fn has_gangs(&self) -> bool {
         let mut queues = self.scheduler.settings().queues.values();
-        self.hosts.is_none() && queues.any(|rules| rules.gang.is_some())
+        queues.any(|rules| rules.gang.is_some())
     }
 
     /// Takes note of partitions that have changed. Jobs wait for one that is gone.
@@ -28,13 +43,11 @@ impl Head {
             let Some(gang) = &mut rules.gang else {
                 continue;
             };
-            gang.cores = match gang::find(&gang.partition, self.resources.readable.is_some()) {
-                Ok(found) => found.cores,
-                Err(text) => {
-                    log(&format!("jobs of the queue {name} wait: {text}"));
-                    Vec::new()
-                }
-            };
+            let found = self.find_gang(&gang.partition).unwrap_or_else(|text| {
+                log(&format!("jobs of the queue {name} wait: {text}"));
+                Gang::default()
+            });
+            (gang.cores, gang.hosts) = (found.cores, found.hosts);
         }
         if settings != *self.scheduler.settings() {
             self.scheduler.set(settings);

@@ -148,11 +148,17 @@ impl Hosts {
     }
 
     /// The place in the list of a host of this name; a number that is none when it is not in it.
-    fn number(&self, name: &str) -> u32 {
+    pub(super) fn number(&self, name: &str) -> u32 {
         let place = self.known.iter().position(|host| host.name == name);
         place
             .and_then(|at| u32::try_from(at).ok())
             .unwrap_or(u32::MAX)
+    }
+
+    /// The words of the remote shell.
+    #[must_use]
+    pub fn shell(&self) -> &[String] {
+        &self.shell
     }
 
     /// Ends the agents.
@@ -223,6 +229,8 @@ impl Head {
         (self.resources.slots, self.resources.memory_mib) = hosts.size();
         self.scheduler.set_hosts(hosts.rooms());
         self.is_changed = true;
+        // The hosts of partitions may be among them.
+        self.partitions = None;
     }
 
     /// A job could not be begun on its host, or was lost there: nothing starts there until it is
@@ -376,11 +384,6 @@ impl Head {
         let all = hosts.known.iter().enumerate();
         let there = all.filter(|(_, host)| host.stay != Stay::Gone);
         there.map(row).collect()
-    }
-
-    /// Whether the machine has several hosts.
-    pub(super) fn has_hosts(&self) -> bool {
-        self.hosts.is_some()
     }
 
     /// Ends the agents on other hosts.

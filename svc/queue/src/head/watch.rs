@@ -18,7 +18,7 @@ use crate::gang;
 use crate::line::{HeadLine, Heard, Message};
 use crate::site::HostPart;
 use crate::store::{Finish, Ordered};
-use crate::{log, prepare};
+use crate::{log, now_s, prepare};
 
 /// How often a supervisor is given a job that ends before it has claimed it.
 const MOST_TRIES: u32 = 5;
@@ -121,9 +121,15 @@ impl Head {
             prepare::job_order(entry, &shared, &order, site, away, &folder, &self.resources);
         order.left = self.left_at(id);
         order.share = self.share(&parts, entry.job.slots);
-        if self.hosts.is_none() {
-            let rules = self.scheduler.settings().queues.get(&entry.partition);
-            order.gang = rules.and_then(|rules| Some(rules.gang.as_ref()?.partition.clone()));
+        let rules = self.scheduler.settings().queues.get(&entry.partition);
+        order.gang = rules.and_then(|rules| Some(rules.gang.as_ref()?.partition.clone()));
+        let priority = rules.map_or(0, |rules| rules.priority);
+        order.turn_priority = gang::priority(priority.saturating_add(entry.job.priority));
+        if let Some(hosts) = &self.hosts {
+            // Another job with its number is that of a later head.
+            let name = format!("{id}-{}-{}", entry.runs, now_s());
+            gang::set_hosts(&mut order, hosts.shell(), name)?;
+        } else {
             if order.gang.is_some() && order.user.is_some() {
                 gang::set_folder(&mut order);
             }

@@ -81,14 +81,14 @@ impl Head {
     /// # Errors
     /// In words.
     pub fn add_hosts(&mut self, hosts: &[HostSpec]) -> Result<(), String> {
+        let is_first = self.hosts.is_none();
         let mut queues = self.scheduler.settings().queues.iter();
-        if let Some((name, _)) = queues.find(|(_, rules)| rules.gang.is_some()) {
+        if let Some((name, _)) = queues.find(|(_, rules)| is_first && rules.gang.is_some()) {
             return Err(format!(
-                "jobs of the queue '{name}' take turns in a partition of this host, which they do on a machine of one; first: \
-                 margay set queue {name} partition=none"
+                "jobs of the queue '{name}' take turns in a partition of this host's cores, and on a machine of several in one \
+                 of hosts; first: margay set queue {name} partition=none"
             ));
         }
-        let is_first = self.hosts.is_none();
         if is_first {
             self.hosts = Some(self.as_hosts()?);
         }
@@ -207,7 +207,7 @@ impl Head {
         let Some(hosts) = &mut self.hosts else { return };
         let mut any = false;
         for (at, host) in hosts.known.iter_mut().enumerate() {
-            if host.stay == Stay::Leaves && self.scheduler.used_of(at) == 0 {
+            if host.stay == Stay::Leaves && !self.scheduler.is_used(at) {
                 (host.stay, host.is_up) = (Stay::Gone, false);
                 hosts.agents.remove(at);
                 log(&format!("host {} has left", host.name));
