@@ -21,10 +21,10 @@ fn faketime() -> Option<String> {
 }
 
 /// A queue whose head has the clock that `clock` in its folder says.
-fn up(library: &str) -> Queue {
+fn up(library: &str, words: &[&str]) -> Queue {
     let queue = Queue::not_up();
     set(&queue, 0);
-    let mut up = queue.margay(&["up", "--slots", "2"]);
+    let mut up = queue.margay(&[&["up", "--slots", "2"], words].concat());
     up.env("LD_PRELOAD", library)
         .env("FAKETIME_TIMESTAMP_FILE", queue.path("clock"))
         .env("FAKETIME_NO_CACHE", "1")
@@ -54,7 +54,7 @@ fn started(queue: &Queue, job: &str) -> u64 {
 #[test]
 fn time_limits_and_reservations_are_right_when_the_clock_jumps() {
     let Some(library) = faketime() else { return };
-    let queue = up(&library);
+    let queue = up(&library, &[]);
     let line = "until test -e go; do sleep 0.05; done";
     let job = queue.submit(&["-t", "10", "-o", "out", "--", "sh", "-c", line]);
     let short = queue.submit(&["-t", "3s", "-o", "out", "--", "sleep", "600"]);
@@ -67,7 +67,10 @@ fn time_limits_and_reservations_are_right_when_the_clock_jumps() {
     assert_eq!(queue.state_of(&next), "waiting");
     queue.refused(&["wait", &short], "time limit");
     assert_eq!(queue.state_of(&job), "running");
-    assert!(queue.ok(&["explain", &next]).contains("first of the queue"));
+    let why = queue.ok(&["explain", &next]);
+    assert!(why.contains("first of the queue"), "{why}");
+    let names = format!("it would start now if these had ended: {job}\n");
+    assert!(why.contains(&names), "{why}");
 
     // A day earlier: what runs goes on, and what waited for it starts.
     set(&queue, -86_400);
@@ -108,4 +111,34 @@ fn time_limits_and_reservations_are_right_when_the_clock_jumps() {
     set(&queue, 0);
     queue.ok(&["set", "policy", "backfill=easy"]);
     queue.ok(&["wait", &beside, &held]);
+}
+
+#[test]
+fn what_watches_over_a_job_counts_the_time_that_passes_when_its_clock_jumps() {
+    let Some(library) = faketime() else { return };
+    // Of a machine with a list of hosts it has the variables that the head has.
+    let queue = up(
+        &library,
+        &["--launcher-exec", "false", "--hosts", "localhost,none"],
+    );
+    let submit = |limit: &str, line: &str| {
+        let words = ["-t", limit, "-o", "out", "--", "sh", "-c", line];
+        queue.submit(&words)
+    };
+    let long = submit("1h", "echo > long; until test -e go; do sleep 0.05; done");
+    let short = submit("3s", "echo > short; sleep 600");
+    queue.until("long");
+    queue.until("short");
+    set(&queue, 7200);
+    queue.refused(&["wait", &short], "time limit");
+    let row = &queue.rows(&[&short])[0];
+    let at = |what: &str| row[what].as_u64().unwrap();
+    assert!(
+        at("ended") >= now_s() + 7100 && at("started") < now_s(),
+        "{row}"
+    );
+    set(&queue, -86_400);
+    assert_eq!(queue.state_of(&long), "running");
+    queue.script("go", "");
+    queue.ok(&["wait", &long]);
 }

@@ -14,7 +14,12 @@ use margay_tests::{run, stage};
 fn up(quantum: &str) -> Option<Queue> {
     let queue = Queue::up(Hosts::make(3)?);
     let [a, b, c] = [1, 2, 3].map(|host| queue.hosts.name(host));
-    queue.ok(&format!("up --slots 2 --hosts {a},{b},{c}"));
+    fs::write(
+        queue.path("hosts"),
+        format!("{a}\n{b} slots=2\n# the last\n{c}:2\n"),
+    )
+    .unwrap();
+    queue.ok("up --slots 2 --hostfile hosts");
     queue.ok(&format!("part mkpart -rq {quantum} -hosts {a},{b} day"));
     queue.ok("set queue day partition=day");
     Some(queue)

@@ -264,7 +264,7 @@ impl Store {
         let failed = |error: io::Error| {
             let path = self.path();
             format!(
-                "cannot write the partitions to {}: {error}; nothing is changed",
+                "cannot write the partitions to {}: {error}; nothing is changed; XDG_STATE_HOME names another place",
                 path.display()
             )
         };

@@ -125,7 +125,10 @@ impl Place {
             // Beside it is what jobs read.
             open_folder(self.folder.parent().unwrap_or(&self.folder), 0o711)?;
         }
-        make_folder(&self.folder)
+        make_folder(&self.folder).map_err(|text| match self.is_system {
+            true => text,
+            false => format!("{text}; XDG_STATE_HOME names another place"),
+        })
     }
 
     /// The folder in which each running job of the queue of all users has one of its user's.
