@@ -50,7 +50,13 @@ impl Site {
         site.hosts.write_reach(&site.hosts.shell_that(&first));
         install(
             &site.path(""),
-            &["margay", "margay-machine", "margay-queue", "mpiexec"],
+            &[
+                "margay",
+                "margay-machine",
+                "margay-part",
+                "margay-queue",
+                "mpiexec",
+            ],
         );
         Some(site)
     }
@@ -422,5 +428,79 @@ fn a_second_head_serves_all_users_and_takes_over() {
     });
     site.ok(1, ONE, "margay submit --wait -o last.out -- true");
     site.ok(1, "root", "margay down --system");
+    nothing_is_left(&site.mark);
+}
+
+/// A service that ends with the test.
+struct Service(PidFd);
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}
+
+#[test]
+fn jobs_of_users_take_turns_on_hosts() {
+    let Some(site) = Site::make(2) else { return };
+    let [a, b] = [1, 2].map(|host| site.hosts.name(host));
+    site.ok(
+        1,
+        "root",
+        &format!("margay up --system --slots 2 --hosts {a},{b}"),
+    );
+    let rule = "margay set queue day partition=day";
+    site.refused(1, "root", rule, "margay part init");
+    let started = site.ok(1, "root", "margay part init");
+    let pid = started.split("process ").nth(1).unwrap();
+    let service = Service(PidFd::open(pid.split(';').next().unwrap().parse().unwrap()).unwrap());
+    let make = format!("margay part mkpart -hosts {a},{b} -rq 300 day");
+    site.ok(1, "root", &make);
+    site.ok(1, "root", rule);
+    let says = "echo $MARGAY_RSH > way; while test ! -e stop; do id -u >> ../log; done";
+    let log = site.path("log");
+    fs::write(&log, "").unwrap();
+    chmod(&log, 0o666);
+    let jobs = [ONE, OTHER].map(|user| {
+        site.script(user, "says", says);
+        let job = site.ok(1, user, "margay submit --parsable -p day -N 2 -n 2 says");
+        job.trim().to_owned()
+    });
+    let lines = || -> Vec<String> {
+        let text = fs::read_to_string(&log).unwrap();
+        text.lines().map(str::to_owned).collect()
+    };
+    let switches = || lines().windows(2).filter(|two| two[0] != two[1]).count();
+    site.until("turns", || switches() > 3);
+    assert!(switches() * 10 < lines().len(), "{}", switches());
+    // What a job starts on the other host is held there, for its user alone.
+    let way = fs::read_to_string(site.path(ONE).join("way")).unwrap();
+    let name = way
+        .split(" into ")
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap();
+    let line = format!("margay-queue within {name} {b} \"id -u; id -G\"");
+    let user = site.ok(2, ONE, "id -u");
+    let said_there = site.ok(2, ONE, &line);
+    assert_eq!(said_there, format!("{user}{}", site.ok(2, ONE, "id -G")));
+    site.refused(2, OTHER, &line, "is none of the job's");
+    for user in [ONE, OTHER] {
+        site.script(user, "stop", "");
+    }
+    for (user, job) in [ONE, OTHER].iter().zip(&jobs) {
+        site.ok(1, user, &format!("margay wait {job}"));
+    }
+    // Who lacks the right to run there does not.
+    site.ok(1, "root", "margay part chpart -mod 700 day");
+    let job = site.ok(1, ONE, "margay submit --parsable -p day -- true");
+    let job = job.trim();
+    site.output(1, ONE, &format!("margay wait {job}"));
+    let row = site.row(ONE, job);
+    assert_eq!(row["state"], "not-started", "{row}");
+    site.ok(1, "root", "margay down --system");
+    drop(service);
     nothing_is_left(&site.mark);
 }

@@ -16,6 +16,7 @@ use crate::shell::{Remote, quoted};
 use crate::site::Away;
 use crate::wire::BEAT;
 use crate::writer::Writer;
+use crate::{gang, hold};
 use crate::{now_s, output};
 
 /// When nothing was heard for so long, the other side has ended the job: it does so after
@@ -52,6 +53,9 @@ impl OwnTurns {
         let Some(partition) = order.gang.as_ref() else {
             return Ok(None);
         };
+        if let Some(user) = &order.user {
+            gang::may_run(partition, &user.owner)?;
+        }
         let words = order.arguments.iter().take(20);
         let words: Vec<_> = words.map(|word| word.0.to_string_lossy()).collect();
         let turns = Turns::ask(&Wanted {
@@ -116,8 +120,10 @@ impl OwnTurns {
 fn start(order: &JobOrder, away: &Away) -> Result<Vec<Remote>, String> {
     let mut remotes = vec![Remote::start(&away.host, &away.shell, "there")?];
     if let Some(name) = order.held.as_ref().filter(|_| order.parts.len() > 1) {
+        let owner = order.user.iter().map(|user| hold::words_of(&user.owner));
+        let owner: String = owner.collect();
         for part in &order.parts {
-            let words = format!("hold {name} {}", quoted(&part.host));
+            let words = format!("hold {name} {}{owner}", quoted(&part.host));
             remotes.push(Remote::start(&part.host, &away.shell, &words)?);
         }
     }

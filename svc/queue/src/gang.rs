@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use margay_core_partitions::{Right, Scheduling, Table};
+use margay_core_partitions::{Caller, Right, Scheduling, Table};
 use margay_core_queue::{Gang, Part};
 use margay_job_partitions::{ENV_FOLDER, Store};
-use margay_svc_queue_wire::Bytes;
+use margay_svc_queue_wire::{Bytes, Owner};
 use margay_sys_os::process::beside;
 
 use crate::files::JobOrder;
@@ -72,6 +72,22 @@ pub fn set_hosts(order: &mut JobOrder, shell: &[String], name: String) -> Result
     Ok(())
 }
 
+/// Sees whether the user of a job in the queue of all users may run it in its partition, as who
+/// asks for its turns is root.
+///
+/// # Errors
+/// In words.
+pub fn may_run(partition: &str, owner: &Owner) -> Result<(), String> {
+    let caller = Caller {
+        user: owner.uid,
+        groups: owner.groups.iter().copied().chain([owner.gid]).collect(),
+    };
+    let (name, _) = partition.split_once('@').unwrap_or((partition, ""));
+    let table = Store::find()?.read()?;
+    let found = table.find(&caller, name, Right::Run);
+    found.map_err(|refused| refused.to_string()).map(|_| ())
+}
+
 /// Finds the partition of a queue.
 ///
 /// # Errors
@@ -98,9 +114,6 @@ pub fn find(name: &str, is_system: bool, numbers: Numbers<'_>) -> Result<Gang, S
             "jobs take turns in a partition of {of} with gang scheduling, and '{path}' is none; make one: \
              margay part mkpart {words}-rq 10s NAME"
         ));
-    }
-    if has_hosts && is_system {
-        return Err("jobs of all users take turns on a machine of one host".into());
     }
     let hosts = table.hosts_of(partition).into_iter();
     let part = |(_, name, slots): (u32, &str, u32)| {

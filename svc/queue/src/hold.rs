@@ -11,7 +11,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use margay_svc_queue_wire::PROGRAM;
+use margay_svc_queue_wire::{Owner, PROGRAM};
+use margay_sys_os::credentials::become_user;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::packets::{Hall, Packets};
 use margay_sys_os::port::user;
@@ -117,6 +118,13 @@ pub fn within(job: &str, host: &str, command: &str) -> Result<u8, String> {
     let failed = |error: io::Error| {
         format!("host {host} is none of the job's, or the job has ended there: {error}")
     };
+    // As who calls has it, whatever the job's remote shell had.
+    let variables = ["HOME", "LOGNAME", "PATH", "SHELL", "USER"].into_iter();
+    let variables = variables.filter_map(|name| {
+        let value = quoted(&std::env::var(name).ok()?);
+        Some(format!("export {name}={value}; "))
+    });
+    let command = variables.chain([command.to_owned()]).collect::<String>();
     let there = Packets::connect(&hall(job, host), WITHIN).map_err(failed)?;
     if there.peer().map_err(failed)?.0 != user() {
         return Err(format!("host {host}: another user has the job's name"));
@@ -168,12 +176,23 @@ fn take(connection: Packets, commands: &Commands) -> io::Result<()> {
     Ok(())
 }
 
-/// Holds what a job starts here: `margay-queue held JOB HOST`, until the other side goes.
+/// The words that name the user of a job in the queue of all users.
+pub fn words_of(owner: &Owner) -> String {
+    let groups = owner.groups.iter().map(|group| format!(" {group}"));
+    format!(" {} {}{}", owner.uid, owner.gid, groups.collect::<String>())
+}
+
+/// Holds what a job starts here: `margay-queue held JOB HOST [USER GROUP GROUPS...]`, until the
+/// other side goes. Where a user is named it becomes that one.
 ///
 /// # Errors
 /// In words.
-pub fn hold(job: &str, host: &str) -> Result<(), String> {
+pub fn hold(job: &str, host: &str, owner: &[&str]) -> Result<(), String> {
     let failed = |error: io::Error| format!("the job's processes cannot be held: {error}");
+    let owner: Result<Vec<u32>, _> = owner.iter().map(|number| number.parse()).collect();
+    if let [uid, gid, groups @ ..] = &owner.map_err(|_| "a user is a number")?[..] {
+        become_user(*uid, *gid, groups).map_err(failed)?;
+    }
     let heard = SignalSet::of(&HEARD);
     heard.block();
     let mut signals = SignalFd::new(&heard).map_err(failed)?;

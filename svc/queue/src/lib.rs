@@ -106,8 +106,8 @@ pub fn main() -> ExitCode {
         ["within", job, host, command] => {
             return with_code(hold::within(job, host, command)).into();
         }
-        ["hold", job, host] => there::around(&["held".as_ref(), job.as_ref(), host.as_ref()]),
-        ["held", job, host] => hold::hold(job, host),
+        ["hold", ref rest @ ..] => there::around("held", rest),
+        ["held", job, host, ref owner @ ..] => hold::hold(job, host, owner),
         ["there"] => there::outer(),
         ["there", folder] => there::inner(Path::new(folder)),
         ["follow", folder, start, queue] => follow::there(Path::new(folder), start, queue),

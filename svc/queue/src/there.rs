@@ -31,7 +31,7 @@ const KILLED_WITHIN: Duration = Duration::from_secs(10);
 /// In words.
 pub fn outer() -> Result<(), String> {
     let folder = new_folder();
-    let ended = around(&["there".as_ref(), folder.as_os_str()]);
+    let ended = around("there", &[&folder]);
     let _ = fs::remove_dir_all(folder);
     ended
 }
@@ -40,14 +40,14 @@ pub fn outer() -> Result<(), String> {
 ///
 /// # Errors
 /// In words.
-pub fn around(words: &[&OsStr]) -> Result<(), String> {
+pub fn around(first: &str, words: &[impl AsRef<OsStr>]) -> Result<(), String> {
     let failed = |error: io::Error| format!("a job cannot be watched: {error}");
     lead_session();
     // What ends the remote shell's session is for the inner one to judge.
     SignalSet::of(&HEARD).block();
     become_subreaper().map_err(failed)?;
     let mut command = Command::new(beside(PROGRAM).map_err(failed)?);
-    command.args(words);
+    command.arg(first).args(words);
     let mut inner = take_defaults_in(&mut command).spawn().map_err(failed)?;
     let ended = inner.wait().map_err(failed)?;
     kill_descendants(&[], KILLED_WITHIN);
