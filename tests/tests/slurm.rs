@@ -222,12 +222,17 @@ fn a_queue_has_the_hosts_of_slurms_allocation() {
     let Some(slurm) = Slurm::start(2) else { return };
     let bin = stage().join("bin");
     let folder = slurm.path("");
+    let names = [1, 2].map(|host| slurm.hosts.name(host));
     fs::create_dir(slurm.path("run")).expect("the folder takes files");
     let script = format!(
         "set -e\nexport PATH={}:$PATH HOME={1} XDG_STATE_HOME={1}/state XDG_RUNTIME_DIR={1}/run\ncd {1}\n\
-         trap 'margay down --leave' EXIT\nmargay up\nmargay submit --wait -o hosts -N 2 -n 4 -- mpiexec hostname\n",
+         trap 'margay down --leave' EXIT\nmargay up\nmargay submit --wait -o hosts -N 2 -n 4 -- mpiexec hostname\n\
+         margay part mkpart -hosts {2} -rq 300 day\nmargay set queue day partition=day\n\
+         for i in 1 2; do margay submit -p day -o turns$i -N 2 -n 4 -- mpiexec sh -c 'sleep 1; hostname'; done\n\
+         margay wait --all\n",
         bin.display(),
-        folder.display()
+        folder.display(),
+        names.join(",")
     );
     fs::write(slurm.path("script"), script).expect("the folder takes files");
     let line = format!(
@@ -236,13 +241,17 @@ fn a_queue_has_the_hosts_of_slurms_allocation() {
     );
     let output = slurm.run(&line, 90);
     let said = text(&output);
-    let printed = fs::read_to_string(slurm.path("hosts")).unwrap_or_default();
-    assert!(output.status.success(), "{said}{printed}{}", slurm.logs());
+    let printed = ["hosts", "turns1", "turns2"]
+        .map(|name| fs::read_to_string(slurm.path(name)).unwrap_or_default());
+    assert!(output.status.success(), "{said}{printed:?}{}", slurm.logs());
     assert!(said.contains("4 slots on 2 of 2 hosts"), "{said}");
-    let mut ran: Vec<&str> = printed.lines().collect();
-    ran.sort_unstable();
-    let names = [1, 1, 2, 2].map(|host| slurm.hosts.name(host));
-    assert_eq!(ran, names, "{said}");
+    // So have jobs that take turns there.
+    for printed in &printed {
+        let mut ran: Vec<&str> = printed.lines().collect();
+        ran.sort_unstable();
+        let [a, b] = &names;
+        assert_eq!(ran, [a, a, b, b], "{said}");
+    }
     slurm.until("squeue -h", |said| said.trim().is_empty());
 }
 
