@@ -3,12 +3,13 @@
 
 use std::fs;
 
-use margay_sys_os::process::ProcessFacts;
+use margay_sys_os::process::{ProcessFacts, descendants_of};
 use margay_tests::batch::said;
 use margay_tests::hosts::Hosts;
 use margay_tests::jobs::{nothing_is_left, send};
 use margay_tests::queue_hosts::Queue;
 use margay_tests::{run, stage};
+use serde_json::Value;
 
 /// A queue of three hosts of two slots; its jobs of the queue `day` take turns on the first two.
 fn up(quantum: &str) -> Option<Queue> {
@@ -232,6 +233,66 @@ fn what_cannot_take_turns_on_hosts_is_refused() {
     let job = submit(&queue, "-N 1 -n 1", "hostname");
     queue.ok(&format!("wait {job}"));
     assert_eq!(queue.lines(&format!("out{job}")), [a]);
+    queue.ok("down");
+    nothing_is_left(&queue.mark);
+}
+
+#[test]
+fn what_is_killed_ends_its_job_and_leaves_nothing() {
+    let Some(queue) = up("300") else { return };
+    let supervisor = |job: &String| -> u32 {
+        let listed = queue.ok("part pspart -json day");
+        let all: Value = serde_json::from_str(&listed).unwrap();
+        let all = all["applications"].as_array().unwrap();
+        let name = format!("job {job}:");
+        let is_own = |own: &&Value| own["command"].as_str().unwrap().starts_with(&name);
+        let pid = all.iter().find(is_own).unwrap()["pid"].as_u64().unwrap();
+        pid.try_into().unwrap()
+    };
+    let begin = || {
+        let job = submit(&queue, "-N 2 -n 2", SAYS);
+        queue.until("its ranks", || {
+            queue.lines(&format!("pids{job}")).len() == 2
+        });
+        job
+    };
+    let other = begin();
+    // What watches over it; what holds its processes on a host, in its turn or not.
+    for name in ["", "held", "there"] {
+        let job = begin();
+        let pid = supervisor(&job);
+        let is_named = |pid: &u32| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let mut words = words.split(|byte| *byte == 0);
+            words.any(|word| word == name.as_bytes())
+        };
+        let killed = match name {
+            "" => pid,
+            _ => *descendants_of(pid)
+                .iter()
+                .rfind(|pid| is_named(pid))
+                .unwrap(),
+        };
+        send("KILL", killed);
+        queue.until("its end", || queue.row(&job)["state"] != "running");
+        let row = queue.row(&job);
+        assert!(
+            ["lost", "failed"].contains(&row["state"].as_str().unwrap()),
+            "{row}"
+        );
+        let pids = queue.lines(&format!("pids{job}"));
+        queue.until("the end of its ranks", || {
+            let state = |pid: &String| ProcessFacts::of(pid.parse().unwrap()).map(|own| own.state);
+            pids.iter()
+                .all(|pid| matches!(state(pid), None | Some('Z')))
+        });
+    }
+    // The other one has had its turns meanwhile, and has them still.
+    let lines = queue.lines("log").len();
+    queue.until("its lines", || queue.lines("log").len() > lines + 100);
+    fs::write(queue.path("stop"), "").unwrap();
+    wait(&queue);
+    assert_eq!(queue.row(&other)["exit_code"], 3);
     queue.ok("down");
     nothing_is_left(&queue.mark);
 }
