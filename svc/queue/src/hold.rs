@@ -69,9 +69,10 @@ impl Halt {
     }
 }
 
-/// The name at which the commands of a job are taken on a host.
+/// The name at which the commands of a job are taken on a host; a socket's is no longer than 107
+/// bytes.
 fn hall(job: &str, host: &str) -> Vec<u8> {
-    format!("margay-hold-{}-{job}-{host}", user()).into_bytes()
+    format!("margay-hold-{}-{job}-{host:.50}", user()).into_bytes()
 }
 
 /// The words of the remote shell of a job: what it starts is held there.

@@ -366,18 +366,21 @@ impl Head {
         let Some(hosts) = &self.hosts else {
             return Vec::new();
         };
-        let running = |at: usize| {
-            let has = |part: &Part| part.host as usize == at;
-            let jobs = self.scheduler.running();
-            jobs.filter(|job| job.parts.iter().any(has)).count()
+        let parts = |at: usize| {
+            let parts = self.scheduler.running().flat_map(|job| &job.parts);
+            parts.filter(move |part| part.host as usize == at)
         };
         let row = |(at, host): (usize, &KnownHost)| HostRow {
             name: host.name.clone(),
             slots: host.slots,
-            used: self.scheduler.used_of(at),
+            // Those that take turns share theirs.
+            used: parts(at)
+                .map(|part| part.slots)
+                .sum::<u32>()
+                .min(host.slots),
             memory_mib: host.memory_mib,
             is_up: host.is_up,
-            running: running(at),
+            running: parts(at).count(),
             leaves: host.stay == Stay::Leaves,
             note: host.note.clone(),
         };
