@@ -1,4 +1,5 @@
-//! What shells complete of a queue: numbers of jobs and names of partitions, in bash, zsh and fish.
+//! What shells complete of a queue with the files of the stage tree: numbers of jobs and names of
+//! partitions, in bash, zsh and fish.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
@@ -17,6 +18,7 @@ fn shell(queue: &Queue, name: &str) -> Option<Command> {
     let path = format!("{}:{path}", stage().join("bin").display());
     let mut shell = queue.prepared(name);
     shell.env("PATH", path).env("TERM", "dumb");
+    shell.env("SHARE", stage().join("share"));
     Some(shell)
 }
 
@@ -38,13 +40,13 @@ fn shells_complete_jobs_and_partitions() {
     if let Some(mut bash) = shell(&queue, "bash") {
         let script = "complete_() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
              _margay_names margay '' \"${@: -2:1}\"; echo ${COMPREPLY[@]}; }
-             source <(margay completions bash margay)
+             source \"$SHARE/bash-completion/completions/margay\"
              complete_ margay cancel ''; complete_ margay part showpart ''";
         let said = succeed(bash.args(["-c", script]));
         assert_names(&said, &[&jobs[..], &partitions].concat(), "bash");
     }
     if let Some(mut fish) = shell(&queue, "fish") {
-        let script = "margay completions fish margay | source
+        let script = "source $SHARE/fish/vendor_completions.d/margay.fish
              complete -C 'margay cancel '; complete -C 'margay part showpart '";
         let said = succeed(fish.args(["--no-config", "-c", script]));
         assert_names(&said, &[&jobs[..], &partitions].concat(), "fish");
@@ -53,8 +55,8 @@ fn shells_complete_jobs_and_partitions() {
         // Completions run in a line editor alone, which wants a terminal.
         let script = "zmodload zsh/zpty; zpty z zsh -f -i
              see() { line=; until [[ $line == *$1* ]]; do zpty -r z part || exit; line+=$part; done; print -r -- $line }
-             zpty -w z 'PS1=; autoload -Uz compinit; compinit -u -D; source <(margay completions zsh margay)'
-             zpty -w z 'compdef _margay margay; print -r beg\"\"un'; see begun
+             zpty -w z 'PS1=; fpath=($SHARE/zsh/site-functions $fpath); autoload -Uz compinit; compinit -u -D'
+             zpty -w z 'print -r beg\"\"un'; see begun
              zpty -n -w z $'margay cancel \\t\\t'; see _1; zpty -n -w z $'\\C-u'
              zpty -n -w z $'margay part showpart \\t\\t'; see mine";
         let said = succeed(zsh.args(["-f", "-c", script]));

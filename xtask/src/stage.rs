@@ -76,12 +76,33 @@ const BATCH_NAMES: [&str; 24] = [
     "llcancel", "llstatus", "llhold", "llclass",
 ];
 
-/// Shells with completions: the name that `margay completions` knows, and where a command's file
-/// goes.
+/// Shells with completions: where the file of a command goes, and what is in it. It has the
+/// tree's own program print them when they are first wanted: all texts together have 300 KB.
 const SHELLS: [(&str, &str); 3] = [
-    ("bash", "share/bash-completion/completions/@"),
-    ("zsh", "share/zsh/site-functions/_@"),
-    ("fish", "share/fish/vendor_completions.d/@.fish"),
+    (
+        "share/bash-completion/completions/NAME",
+        "_margay_is=${BASH_SOURCE[0]%/*}/../../../bin/margay
+[[ -x $_margay_is ]] || _margay_is=margay
+eval \"$(\"$_margay_is\" completions bash NAME 2>/dev/null)\"
+unset _margay_is
+",
+    ),
+    (
+        "share/zsh/site-functions/_NAME",
+        "#compdef NAME
+local margay=${${(%):-%x}:A:h}/../../../bin/margay
+[[ -x $margay ]] || margay=margay
+eval \"$(\"$margay\" completions zsh NAME 2>/dev/null)\"
+_NAME \"$@\"
+",
+    ),
+    (
+        "share/fish/vendor_completions.d/NAME.fish",
+        "set -l margay (dirname (status filename))/../../../bin/margay
+test -x $margay; or set margay margay
+$margay completions fish NAME 2>/dev/null | source
+",
+    ),
 ];
 
 /// Builds the crates optimized and assembles the tree in `to`. Debug information goes to a tree of
@@ -560,14 +581,13 @@ fn put_sources(to: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
     Ok(())
 }
 
-/// Manual pages, and completions, as the command itself writes them from its options.
+/// Manual pages, as the command itself writes them from its options, and completions.
 fn pages(built: &Path, to: &Path) -> Result<()> {
     output(Command::new(built.join("xtask-manual")).arg(to))?;
-    let margay = &built.join("margay");
     for name in NAMES.into_iter().chain(["margay"]) {
-        for (shell, file) in SHELLS {
-            let text = output(Command::new(margay).args(["completions", shell, name]))?;
-            put(&text, &to.join(file.replace('@', name)), 0o644)?;
+        for (file, text) in SHELLS {
+            let text = text.replace("NAME", name);
+            put(text.as_bytes(), &to.join(file.replace("NAME", name)), 0o644)?;
         }
     }
     Ok(())
