@@ -14,6 +14,7 @@ pub mod python;
 pub mod queue;
 pub mod queue_hosts;
 pub mod slurm;
+pub mod suite;
 pub mod users;
 pub mod voices;
 

@@ -1,16 +1,22 @@
 //! A user's queue in a folder of its own, through its commands.
 
+use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::batch::said;
+use crate::postgres::Postgres;
 use crate::{command, run, stage};
+
+/// Set where the queues of a test program have their states in a database.
+pub const IN_DATABASE: &str = "MARGAY_TEST_IN_DATABASE";
 
 /// A queue of its own; it ends with the test.
 #[derive(Debug)]
@@ -26,7 +32,17 @@ impl Queue {
         Queue { folder }
     }
 
+    /// With its state in a file, or, where [`IN_DATABASE`] is set, in a database of its own.
     pub fn up(slots: u32) -> Queue {
+        static DATABASES: AtomicU32 = AtomicU32::new(0);
+        if env::var_os(IN_DATABASE).is_some() {
+            let server = Postgres::shared().expect("who sets it knows that there is a server");
+            let number = DATABASES.fetch_add(1, Ordering::Relaxed);
+            return Queue::up_in(
+                slots,
+                &server.database(&format!("queue{number}"), "postgres"),
+            );
+        }
         let queue = Queue::not_up();
         queue.ok(&["up", "--slots", &slots.to_string()]);
         queue

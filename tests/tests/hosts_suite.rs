@@ -4,10 +4,9 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use margay_tests::hosts::Hosts;
-use margay_tests::{command, run, scratch, stage};
+use margay_tests::{scratch, stage, suite};
 
 /// The test programs, and those of their tests that are of one host alone.
 const TESTS: [(&str, &[&str]); 13] = [
@@ -84,29 +83,6 @@ fn tree(hosts: &Hosts, folder: &Path) -> PathBuf {
     tree
 }
 
-/// The test program of a name that was built last.
-fn built(name: &str) -> PathBuf {
-    let own = std::env::current_exe().expect("this program has a path");
-    let folder = own.parent().expect("it is in a folder");
-    let is_it = |path: &PathBuf| {
-        let file = path.file_name().unwrap_or_default().to_string_lossy();
-        let hash = file
-            .strip_prefix(name)
-            .and_then(|rest| rest.strip_prefix('-'));
-        hash.is_some_and(|hash| hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
-    };
-    let entries = std::fs::read_dir(folder).expect("the folder can be read");
-    let all = entries.map(|entry| entry.expect("an entry").path());
-    let when = |path: &PathBuf| {
-        let changed = path.metadata().and_then(|of| of.modified());
-        changed.unwrap_or(SystemTime::UNIX_EPOCH)
-    };
-    let last = all.filter(is_it).max_by_key(when);
-    last.unwrap_or_else(|| {
-        panic!("the test program {name} is not built: cargo test -p margay-tests --no-run")
-    })
-}
-
 fn run_on(number: u32) {
     let Some(hosts) = Hosts::make(number) else {
         return;
@@ -114,20 +90,9 @@ fn run_on(number: u32) {
     let folder = scratch();
     let tree = tree(&hosts, folder.path());
     for (name, without) in TESTS {
-        let mut tests = command(built(name), 900);
-        tests.env("MARGAY_STAGE", &tree).args(["--exact"]);
-        for test in without {
-            tests.args(["--skip", test]);
-        }
-        let output = run(&mut tests);
-        let out = String::from_utf8_lossy(&output.stdout);
-        let err = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "{name} on {number} hosts:\n{out}{err}"
-        );
-        let counts = out.lines().find(|line| line.starts_with("test result"));
-        println!("{name} on {number} hosts: {}", counts.unwrap_or_default());
+        let mut tests = suite::of(name, without);
+        tests.env("MARGAY_STAGE", &tree);
+        suite::passes(name, &mut tests, &format!("on {number} hosts"));
     }
 }
 

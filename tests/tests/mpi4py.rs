@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::thread;
 
 use margay_tests::python::{self, fetch, pip};
 use margay_tests::{command, run, stage, succeed};
@@ -67,7 +68,7 @@ fn built() -> PathBuf {
 fn the_suite_of_mpi4py_passes() {
     let folder = built();
     let test = folder.join(format!("mpi4py-{VERSION}/test"));
-    for ranks in [1, 3] {
+    let passes = |ranks: u32| {
         let output = run(command(stage().join("bin/mpiexec"), 900)
             .args(["-timeout", "880", "-n", &ranks.to_string()])
             .arg(folder.join("venv/bin/python"))
@@ -78,5 +79,10 @@ fn the_suite_of_mpi4py_passes() {
         let end: String = end.chars().rev().collect();
         assert!(output.status.success(), "{ranks} ranks: {end}");
         assert!(said.contains("\nOK"), "{ranks} ranks: {end}");
-    }
+    };
+    // One rank leaves cores to the others.
+    thread::scope(|scope| {
+        scope.spawn(|| passes(1));
+        passes(3);
+    });
 }
