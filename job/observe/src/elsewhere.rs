@@ -3,10 +3,9 @@
 //!
 //! Question: [what is asked](Asked) as a number, and the ranks, parted by blanks. Answers: first
 //! how many there will be, then what each host writes, in lines whose words are parted by tabs:
-//! [stacks](write_stacks) are `S rank`, behind it an `F` for each function, or `U rank` and why it
-//! cannot be read; [calls](write_calls) are `R rank`, behind it a `C` for each, or `E` and why
-//! there is none; [posts](write_posts) are a `P` for each request that is waited for, and an `M`
-//! for each kind of messages sent.
+//! stacks are `S rank`, behind it an `F` for each function, or `U rank` and why it cannot be read;
+//! calls are `R rank`, behind it a `C` for each, or `E` and why there is none; posts are a `P` for
+//! each request that is waited for, and an `M` for each kind of messages sent.
 
 use std::collections::HashMap;
 use std::fmt::Write;
