@@ -4,6 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use margay_sys_os::descriptor::PollSet;
+use margay_sys_os::signal::SIGCONT;
 
 use super::Launcher;
 use crate::guard::Command;
@@ -50,17 +51,25 @@ impl Launcher<'_> {
         }
     }
 
-    /// Waits. When it was stopped itself, with the ranks, for the turn of another job of the queue,
-    /// that does not count either.
+    /// Waits, and notes how much longer that took than it wanted to wait.
     pub(super) fn wait(&mut self, poll: &mut PollSet, limit: Option<Duration>) -> io::Result<()> {
         let begun = Instant::now();
         poll.wait(limit)?;
         let more = limit.and_then(|limit| begun.elapsed().checked_sub(limit));
-        if let Some(more) = more.filter(|more| *more >= TICK) {
-            self.timeout_at = self.timeout_at.map(|at| at + more);
-            self.looks.postpone(more);
-        }
+        self.looks.late = more.unwrap_or_default();
         Ok(())
+    }
+
+    /// Passes a signal on to the ranks. When it continues the launcher, which was stopped with them
+    /// for the turn of another job of the queue, that time does not count either; that the machine
+    /// has too much to do is no reason.
+    pub(super) fn pass_on(&mut self, signal: i32) {
+        let late = std::mem::take(&mut self.looks.late);
+        if signal == SIGCONT && late >= TICK {
+            self.timeout_at = self.timeout_at.map(|at| at + late);
+            self.looks.postpone(late);
+        }
+        self.guard.tell(Command::Signal(signal));
     }
 
     /// When it looks at the time, if that has a limit.

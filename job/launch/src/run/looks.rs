@@ -40,6 +40,8 @@ pub(super) struct Looks {
     standstill: Standstill,
     /// When to look whether ranks can never go on.
     standstill_at: Option<Instant>,
+    /// How much longer the last wait took than the launcher wanted to wait.
+    pub(super) late: Duration,
 }
 
 impl Looks {
@@ -51,6 +53,7 @@ impl Looks {
             strangers: Schedule::new(started, ranks),
             standstill: Standstill::default(),
             standstill_at: is_wanted.then(|| started + LOOK_INTERVAL),
+            late: Duration::ZERO,
         }
     }
 
