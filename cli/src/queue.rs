@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use margay_core_queue::{Phase, Wishes, duration, script, shown};
 use margay_job_launch::hosts::is_this_machine;
@@ -104,10 +104,41 @@ fn from_jobs(shell: &str) -> Vec<String> {
     words
 }
 
+/// The hosts that a command of the user prints.
+fn printed(command: &str) -> Result<HostList, String> {
+    let failed = |why: &str| {
+        format!(
+            "--hosts-from: `{command}` {why}; it is to print the hosts, a line each: name or name:slots"
+        )
+    };
+    if command.contains('\n') {
+        return Err(failed("has several lines: put them into a script"));
+    }
+    let output = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| failed(&format!("cannot be run: {error}")))?;
+    if !output.status.success() {
+        return Err(failed(&format!("failed ({})", output.status)));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines: Vec<&str> = lines.collect();
+    match lines.is_empty() {
+        true => Err(failed("prints no host")),
+        false => {
+            hosts(&lines.join(",")).map_err(|why| failed(&format!("prints something else: {why}")))
+        }
+    }
+}
+
 /// The machine that is asked for; none where nothing says what it is.
 pub(crate) fn machine(options: &UpOptions) -> Result<Option<MachineSpec>, String> {
+    let printed = options.hosts_from.as_deref().map(printed).transpose()?;
     let list = options.hosts.as_ref().or(options.hostfile.as_ref());
-    let (list, shell) = match list {
+    let (list, shell) = match printed.as_ref().or(list) {
         Some(list) => (Some(list.clone()), None),
         None => {
             let variable = |name: &str| env::var(name).ok();
@@ -137,18 +168,21 @@ pub(crate) fn machine(options: &UpOptions) -> Result<Option<MachineSpec>, String
         // This host alone: a machine as without a list, but in an allocation, which may grow.
         [only]
             if is_this_machine(&only.name)
+                && options.hosts_from.is_none()
                 && !shell.iter().any(|word| word.starts_with("--jobid=")) =>
         {
             Ok(Some(MachineSpec {
                 slots: options.slots.or(only.slots),
                 hosts: Vec::new(),
                 shell,
+                hosts_from: None,
             }))
         }
         _ => Ok(Some(MachineSpec {
             slots: options.slots,
             hosts,
             shell,
+            hosts_from: options.hosts_from.clone(),
         })),
     }
 }

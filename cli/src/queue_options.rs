@@ -41,6 +41,10 @@ pub struct UpOptions {
     /// The same from a file, with a line for each host
     #[arg(long, visible_alias = "machinefile", value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = host_file, conflicts_with = "hosts")]
     pub hostfile: Option<HostList>,
+    /// The hosts that this command prints, a line each, as for --hosts; it is run every 10 s, and
+    /// hosts that are new join, and those that are gone leave
+    #[arg(long, value_name = "COMMAND", value_hint = ValueHint::CommandString, conflicts_with_all = ["hosts", "hostfile"])]
+    pub hosts_from: Option<String>,
     /// Keep the queue's state in a database of PostgreSQL, postgresql://user@host/database, or in
     /// the queue's folder: file [default: as before, at first file]
     #[arg(long, value_name = "URL")]

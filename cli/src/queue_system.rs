@@ -53,7 +53,9 @@ pub fn up(options: &UpOptions) -> Result<(), String> {
     check_program(&program)?;
     let mut words = vec!["--system".to_owned()];
     words.extend(store);
-    let spec = match options.hosts.is_some() || options.hostfile.is_some() {
+    let names_hosts =
+        options.hosts.is_some() || options.hostfile.is_some() || options.hosts_from.is_some();
+    let spec = match names_hosts {
         true => machine(options)?,
         // What allocation root's shell is in says nothing.
         false => options.slots.map(|slots| MachineSpec {

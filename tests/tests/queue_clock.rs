@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use margay_sys_os::port::user;
 use margay_tests::batch::said;
 use margay_tests::queue::Queue;
-use margay_tests::run;
+use margay_tests::{run, stage};
 
 /// Where Debian's package libfaketime has it; it sets the clock of a process by a file.
 fn faketime() -> Option<String> {
@@ -24,7 +25,18 @@ fn faketime() -> Option<String> {
 fn up(library: &str, words: &[&str]) -> Queue {
     let queue = Queue::not_up();
     set(&queue, 0);
-    let mut up = queue.margay(&[&["up", "--slots", "2"], words].concat());
+    let mut up = match words {
+        [] => queue.margay(&[]),
+        // A machine with a list of hosts has this one for itself, and other tests have queues.
+        _ => {
+            let mut alone = queue.prepared("unshare");
+            let as_root = (user() != 0).then_some("--map-root-user");
+            alone.arg("--net").args(as_root);
+            alone.arg(stage().join("bin/margay"));
+            alone
+        }
+    };
+    up.args(["up", "--slots", "2"]).args(words);
     up.env("LD_PRELOAD", library)
         .env("FAKETIME_TIMESTAMP_FILE", queue.path("clock"))
         .env("FAKETIME_NO_CACHE", "1")

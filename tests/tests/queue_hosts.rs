@@ -538,3 +538,41 @@ fn hosts_that_come_into_an_allocation_come_into_the_queue() {
     queue.ok("down");
     nothing_is_left(&queue.mark);
 }
+
+/// Whatever supplies hosts: a command prints which there are.
+#[test]
+fn hosts_that_a_command_prints_join_and_leave() {
+    let Some(hosts) = Hosts::make(3) else { return };
+    let queue = Queue::up(hosts);
+    let name = |host| queue.hosts.name(host);
+    let list = queue.path("pods");
+    let has = |listed: &str| fs::write(&list, listed).unwrap();
+    let up = |listed: &str| {
+        has(listed);
+        let from = format!("cat {}", list.display());
+        run(queue.margay("up --slots 1 --hosts-from").arg(from))
+    };
+    for (listed, why) in [("", "prints no host"), ("a b\n", "prints something else")] {
+        let output = up(listed);
+        assert!(!output.status.success(), "{listed:?}");
+        assert!(said(&output).contains(why), "{}", said(&output));
+    }
+    let output = up(&format!("{}\n{}:2\n", name(1), name(2)));
+    assert!(output.status.success(), "{}", said(&output));
+    // The third one comes, and a job has all of them.
+    has(&format!("{}\n{}:2\n{}\n", name(1), name(2), name(3)));
+    queue.until("the third host", || queue.ok("node").contains(&name(3)));
+    let job = queue.begin("-n 4", "all");
+    queue.until("the job on all hosts", || queue.lines("all").len() == 1);
+    // What cannot be read, or is none, changes nothing; neither does a command that fails.
+    has("no host of this world: none\n");
+    std::thread::sleep(Duration::from_secs(11));
+    assert_eq!(queue.row(&job)["state"], "running");
+    has(&format!("{}\n{}:2\n", name(1), name(2)));
+    queue.until("the host's leave", || !queue.ok("node").contains(&name(3)));
+    queue.until("the job to wait", || queue.row(&job)["state"] == "waiting");
+    queue.ok("cancel --all");
+    run(&mut queue.margay("wait --all"));
+    queue.ok("down");
+    nothing_is_left(&queue.mark);
+}

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What machine a head is started for: as words, its slots, the remote shell, and the hosts.
+/// What machine a head is started for: as words, its slots, the remote shell, the hosts, and what
+/// prints them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineSpec {
     /// Slots of each host for which nothing else is said; its usable cores without.
@@ -11,6 +12,8 @@ pub struct MachineSpec {
     pub hosts: Vec<HostSpec>,
     /// The words of the remote shell.
     pub shell: Vec<String>,
+    /// A command, of one line, that prints which hosts there are now, where one does.
+    pub hosts_from: Option<String>,
 }
 
 /// A host as the user names it.
@@ -65,13 +68,14 @@ pub fn hosts_of(text: &str) -> Option<Vec<HostSpec>> {
 }
 
 impl MachineSpec {
-    /// It as words, one or three.
+    /// It as words, one, three or four.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let mut words = vec![slots_text(self.slots)];
         if !self.hosts.is_empty() {
             words.push(self.shell.join(" "));
             words.push(hosts_text(&self.hosts));
+            words.extend(self.hosts_from.clone());
         }
         words
     }
@@ -87,13 +91,34 @@ impl MachineSpec {
         };
         match rest {
             [] => {}
-            [shell, hosts] => {
+            [shell, hosts, from @ ..] if from.len() <= 1 => {
+                spec.hosts_from = from.first().map(|&command| command.to_owned());
                 spec.shell = shell.split(' ').map(str::to_owned).collect();
                 spec.hosts = hosts_of(hosts)?;
             }
             _ => return None,
         }
         Some(spec)
+    }
+}
+
+impl HostSpec {
+    /// A host as a command prints it: `name` or `name:slots`; none for a line without a name.
+    #[must_use]
+    pub fn of_line(line: &str) -> Option<HostSpec> {
+        let line = line.trim();
+        let (name, slots) = match line.rsplit_once(':') {
+            // An address of IPv6 stands in brackets, or has no slots behind it.
+            Some((name, slots)) if !name.contains(':') || name.ends_with(']') => {
+                (name, Some(slots.parse().ok()?))
+            }
+            _ => (line, None),
+        };
+        (!name.is_empty() && !name.contains([' ', ','])).then(|| HostSpec {
+            name: name.to_owned(),
+            slots,
+            leaves: false,
+        })
     }
 }
 
@@ -133,6 +158,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn hosts_are_printed_with_slots_or_without() {
+        let known = |line: &str| HostSpec::of_line(line).map(|host| (host.name, host.slots));
+        assert_eq!(known(" a\r"), Some(("a".into(), None)));
+        assert_eq!(known("b:4"), Some(("b".into(), Some(4))));
+        assert_eq!(known("fe80::1"), Some(("fe80::1".into(), None)));
+        assert_eq!(known("[fe80::1]:2"), Some(("[fe80::1]".into(), Some(2))));
+        for wrong in ["", "a:x", "a b", "a,b", ":3"] {
+            assert_eq!(known(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
     fn a_machine_is_what_its_words_say() {
         let host = |name: &str, slots| HostSpec {
             name: name.into(),
@@ -147,13 +184,24 @@ mod tests {
             slots: None,
             hosts: vec![host("a", Some(2)), host("[::1]", None), host("b", Some(3))],
             shell: vec!["ssh".into(), "-x".into()],
+            hosts_from: None,
         };
-        for spec in [alone, several, MachineSpec::default()] {
+        let printed = MachineSpec {
+            hosts_from: Some("kubectl get pods -o name".into()),
+            ..several.clone()
+        };
+        for spec in [alone, several, printed, MachineSpec::default()] {
             let words = spec.words();
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             assert_eq!(MachineSpec::of(&words), Some(spec));
         }
-        for wrong in [&[][..], &["x"], &["4", "ssh"], &["-", "ssh", "a"]] {
+        for wrong in [
+            &[][..],
+            &["x"],
+            &["4", "ssh"],
+            &["-", "ssh", "a"],
+            &["-", "ssh", "a -", "cat", "cat"],
+        ] {
             assert_eq!(MachineSpec::of(wrong), None, "{wrong:?}");
         }
     }

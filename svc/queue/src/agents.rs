@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -14,8 +15,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use margay_job_launch::hosts::is_this_machine;
+use margay_svc_queue_wire::HostSpec;
 use margay_sys_os::descriptor::PollSet;
-use margay_sys_os::signal::take_defaults_in;
+use margay_sys_os::signal::{SIGKILL, send_to_group, take_defaults_in};
 
 use crate::agent::HostFacts;
 use crate::claim::{Claim, Claimant};
@@ -37,7 +39,7 @@ pub type Status = Result<HostFacts, String>;
 pub enum News {
     Host(usize, Status),
     /// The hosts of the allocation in which this machine is.
-    Allocation(Vec<String>),
+    Allocation(Vec<HostSpec>),
 }
 
 /// Hosts of the machine. Their agents end with the value.
@@ -71,6 +73,10 @@ struct Attendance {
     wake: UnixStream,
     over: UnixStream,
 }
+
+/// How long a command may take that prints the hosts, and how many bytes.
+const PRINTED_WITHIN: Duration = Duration::from_secs(60);
+const MOST_PRINTED: usize = 1 << 20;
 
 /// Waits, with the descriptors in the set; returns whether it is the end.
 fn is_over(over: &UnixStream, poll: &mut PollSet, pause: Duration) -> bool {
@@ -160,7 +166,7 @@ impl Agents {
         self.threads.retain(|thread| !thread.is_finished());
     }
 
-    /// Asks Slurm from time to time which hosts the allocation has, by these words of a command.
+    /// Asks from time to time which hosts there are, by these words of a command.
     ///
     /// # Errors
     /// In words.
@@ -172,8 +178,8 @@ impl Agents {
             let mut poll = PollSet::default();
             while !is_over(&ended, &mut poll, ASKED_EVERY) {
                 poll.clear();
-                if let Some(names) = hosts_by(&words)
-                    && events.send(News::Allocation(names)).is_ok()
+                if let Some(hosts) = hosts_by(&words, &ended)
+                    && events.send(News::Allocation(hosts)).is_ok()
                 {
                     let _ = (&wake).write(&[1]);
                 }
@@ -213,20 +219,43 @@ impl Agents {
     }
 }
 
-/// The hosts that a command prints, one a line; none when it fails. The head reaps it.
-fn hosts_by(words: &[String]) -> Option<Vec<String>> {
+/// The hosts that a command prints, one a line; none when it fails, prints something else, takes
+/// too long, or `ended` says that it is the end. The head reaps it.
+fn hosts_by(words: &[String], ended: &UnixStream) -> Option<Vec<HostSpec>> {
     let (program, rest) = words.split_first()?;
     let mut command = Command::new(program);
     command
         .args(rest)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null());
+        .stderr(Stdio::null())
+        .process_group(0);
     let mut child = take_defaults_in(&mut command).spawn().ok()?;
-    let mut text = String::new();
-    child.stdout.take()?.read_to_string(&mut text).ok()?;
-    let names: Vec<String> = text.lines().map(str::to_owned).collect();
-    (!names.is_empty()).then_some(names)
+    let mut output = child.stdout.take()?;
+    let (mut text, mut poll) = (Vec::new(), PollSet::default());
+    let until = Instant::now() + PRINTED_WITHIN;
+    loop {
+        poll.clear();
+        let readable = poll.add_readable(output.as_fd());
+        let left = until.saturating_duration_since(Instant::now());
+        if is_over(ended, &mut poll, left) || left.is_zero() || text.len() > MOST_PRINTED {
+            // With all that it has started.
+            let _ = send_to_group(child.id(), SIGKILL);
+            return None;
+        }
+        let mut bytes = [0; 4096];
+        if poll.ready(readable).readable || poll.ready(readable).hung_up {
+            match output.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(count) => text.extend_from_slice(&bytes[..count]),
+                Err(_) => return None,
+            }
+        }
+    }
+    let text = String::from_utf8(text).ok()?;
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let hosts: Option<Vec<HostSpec>> = lines.map(HostSpec::of_line).collect();
+    hosts.filter(|hosts| !hosts.is_empty())
 }
 
 impl Attendance {

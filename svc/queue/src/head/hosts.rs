@@ -48,7 +48,9 @@ pub struct Hosts {
     shell: Vec<String>,
     /// Slots of each host for which nothing else is said.
     slots: Option<u32>,
-    /// The hosts that the allocation had when Slurm was last asked.
+    /// What prints which hosts there are now, where the user has named such a command.
+    hosts_from: Option<String>,
+    /// The hosts that there were when that, or Slurm of its allocation, was last asked.
     allocation: Vec<String>,
     known: Vec<KnownHost>,
 }
@@ -63,6 +65,7 @@ impl Hosts {
             agents,
             shell: spec.shell.clone(),
             slots: spec.slots,
+            hosts_from: spec.hosts_from.clone(),
             allocation: spec.hosts.iter().map(|host| host.name.clone()).collect(),
             known: Vec::new(),
         };
@@ -74,7 +77,11 @@ impl Hosts {
                 host.leave();
             }
         }
-        if let Some(words) = slurms_hosts(&spec.shell) {
+        // What a command has printed that fails in the end is not all.
+        let whole = r#"n=$(eval "$1") && echo "$n""#;
+        let command = |line: &String| ["sh", "-c", whole, "sh", line].map(str::to_owned).to_vec();
+        let named = spec.hosts_from.as_ref().map(command);
+        if let Some(words) = named.or_else(|| slurms_hosts(&spec.shell)) {
             hosts.agents.follow_allocation(words)?;
         }
         Ok(hosts)
@@ -211,14 +218,14 @@ impl Head {
                     hosts.note(host, status);
                     has_news = true;
                 }
-                News::Allocation(names) => allocation = Some(names),
+                News::Allocation(hosts) => allocation = Some(hosts),
             }
         }
         if has_news {
             self.use_hosts();
         }
-        if let Some(names) = allocation {
-            self.follow_allocation(names);
+        if let Some(hosts) = allocation {
+            self.follow_allocation(&hosts);
         }
         self.let_go();
     }

@@ -71,6 +71,7 @@ impl Hosts {
                 })
                 .collect(),
             shell: self.shell.clone(),
+            hosts_from: self.hosts_from.clone(),
         }
     }
 }
@@ -120,6 +121,7 @@ impl Head {
             }],
             shell: self.resources.shell.clone(),
             slots: None,
+            hosts_from: None,
         };
         let agents = self.spare_agents.as_ref().ok_or(NOT_WATCHED)?;
         let mut hosts = Hosts::new(&spec, agents.anew()?)?;
@@ -220,9 +222,11 @@ impl Head {
         }
     }
 
-    /// Follows the allocation of Slurm in which this machine is.
-    pub(super) fn follow_allocation(&mut self, names: Vec<String>) {
+    /// Follows the hosts that there are now: of the allocation of Slurm in which this machine is,
+    /// or those that the user's command prints.
+    pub(super) fn follow_allocation(&mut self, now: &[HostSpec]) {
         let Some(hosts) = &mut self.hosts else { return };
+        let names: Vec<String> = now.iter().map(|host| host.name.clone()).collect();
         let old = std::mem::replace(&mut hosts.allocation, names.clone());
         let stays = |name: &String| {
             let mut all = hosts.known.iter();
@@ -232,30 +236,19 @@ impl Head {
             .iter()
             .filter(|name| !names.contains(name) && stays(name));
         let gone: Vec<String> = gone.cloned().collect();
-        let new = names
-            .iter()
-            .filter(|name| !old.contains(name) && !stays(name));
-        let new: Vec<HostSpec> = new
-            .map(|name| HostSpec {
-                name: name.clone(),
-                slots: None,
-                leaves: false,
-            })
-            .collect();
+        let is_new = |host: &&HostSpec| !old.contains(&host.name) && !stays(&host.name);
+        let new: Vec<HostSpec> = now.iter().filter(is_new).cloned().collect();
         let mut done = Ok(());
         // First: those that leave may be all that there were.
         if !new.is_empty() {
             done = self.add_hosts(&new);
         }
         if !gone.is_empty() {
-            log(&format!(
-                "not of the allocation any more: {}",
-                gone.join(", ")
-            ));
+            log(&format!("not of the machine any more: {}", gone.join(", ")));
             done = done.and_then(|()| self.remove_hosts(&gone, true));
         }
         if let Err(text) = done {
-            log(&format!("the allocation cannot be followed: {text}"));
+            log(&format!("its hosts cannot be followed: {text}"));
         }
     }
 
