@@ -46,9 +46,13 @@ impl Head {
         let rules = self.scheduler.settings().queues.get(queue);
         let Some(gang) = rules.and_then(|rules| rules.gang.as_ref()) else {
             return match refusal(there, slots) {
+                Some(_) if there == 0 => Err(format!(
+                    "all slots are in partitions of other queues than '{queue}'; ask for one of these, or give it some"
+                )),
                 Some(_) if there < self.resources.slots => Err(format!(
-                    "it asks for {slots} slots, and the queue '{queue}' has {there} beside the partitions of others; ask for no \
-                     more, or in one of these"
+                    "it asks for {slots} slot{}, and the queue '{queue}' has {there} beside the partitions of others; ask for \
+                     {there} at most, or in one of these",
+                    if slots == 1 { "" } else { "s" }
                 )),
                 Some(text) => Err(text),
                 None => Ok(()),
