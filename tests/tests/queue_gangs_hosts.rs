@@ -296,3 +296,36 @@ fn what_is_killed_ends_its_job_and_leaves_nothing() {
     queue.ok("down");
     nothing_is_left(&queue.mark);
 }
+
+#[test]
+fn what_asks_for_turns_is_replaced_when_it_is_killed() {
+    let Some(queue) = up("300") else { return };
+    let jobs = ["", ""].map(|more| submit(&queue, &format!("-N 2 -n 2 {more}"), SAYS));
+    queue.until("turns", || switches(&queue.lines("log")) > 2);
+    let listed = queue.ok("part pspart -json day");
+    let all: Value = serde_json::from_str(&listed).unwrap();
+    let pid = all["applications"][0]["pid"].as_u64().unwrap();
+    let is_keeper = |pid: &u32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|word| word == b"attend")
+    };
+    let supervisor = pid.try_into().unwrap();
+    let keeper = *descendants_of(supervisor)
+        .iter()
+        .find(|pid| is_keeper(pid))
+        .unwrap();
+    send("KILL", keeper);
+    // They go on taking turns, and never run together.
+    let from = queue.lines("log").len();
+    queue.until("turns", || switches(&queue.lines("log")[from..]) > 4);
+    let log = queue.lines("log");
+    let after = switches(&log[from..]);
+    assert!(after * 20 < log.len() - from, "{after}");
+    fs::write(queue.path("stop"), "").unwrap();
+    wait(&queue);
+    for job in &jobs {
+        assert_eq!(queue.row(job)["exit_code"], 3, "{:?}", queue.row(job));
+    }
+    queue.ok("down");
+    nothing_is_left(&queue.mark);
+}

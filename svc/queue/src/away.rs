@@ -35,7 +35,8 @@ fn without(end: End, note: String, has_begun: bool) -> JobEnd {
 }
 
 /// The turns of a job that has several hosts, in the partition of its queue.
-struct OwnTurns {
+struct OwnTurns<'a> {
+    order: &'a JobOrder,
     turns: Turns,
     has_begun: bool,
     is_in: bool,
@@ -47,15 +48,29 @@ struct OwnTurns {
     stopped: Vec<bool>,
 }
 
-impl OwnTurns {
+impl<'a> OwnTurns<'a> {
     /// Asks for the first turn of a job that takes turns.
-    fn ask(order: &JobOrder) -> Result<Option<OwnTurns>, String> {
+    fn ask(order: &'a JobOrder) -> Result<Option<OwnTurns<'a>>, String> {
         let Some(partition) = order.gang.as_ref() else {
             return Ok(None);
         };
         if let Some(user) = &order.user {
             gang::may_run(partition, &user.owner)?;
         }
+        let turns = Self::turns(order, partition)?;
+        Ok(Some(OwnTurns {
+            order,
+            turns,
+            has_begun: false,
+            is_in: false,
+            was_in: true,
+            is_awaited: false,
+            stopped: Vec::new(),
+        }))
+    }
+
+    /// What asks for its turns.
+    fn turns(order: &JobOrder, partition: &str) -> Result<Turns, String> {
         let words = order.arguments.iter().take(20);
         let words: Vec<_> = words.map(|word| word.0.to_string_lossy()).collect();
         let turns = Turns::ask(&Wanted {
@@ -67,14 +82,7 @@ impl OwnTurns {
             launcher: "",
         })?;
         turns.began(std::process::id());
-        Ok(Some(OwnTurns {
-            turns,
-            has_begun: false,
-            is_in: false,
-            was_in: true,
-            is_awaited: false,
-            stopped: Vec::new(),
-        }))
+        Ok(turns)
     }
 
     /// Takes what was said of its turns.
@@ -86,9 +94,19 @@ impl OwnTurns {
             match said {
                 Said::In(_) => (self.is_in, self.has_begun) = (true, true),
                 Said::Out => (self.is_in, self.is_awaited) = (false, true),
+                // Of another one, see below.
+                Said::Refused(_) if self.has_begun => self.is_in = true,
                 Said::Refused(text) => return Err(text),
-                // It goes on without turns.
-                Said::Gone if self.has_begun => self.is_in = true,
+                // It is stopped until another one has a turn for it; where that gets none, it goes
+                // on without turns.
+                Said::Gone if self.has_begun => {
+                    let partition = self.order.gang.as_deref().unwrap_or_default();
+                    let again = Self::turns(self.order, partition);
+                    (self.is_in, self.is_awaited) = (again.is_err(), false);
+                    if let Ok(turns) = again {
+                        self.turns = turns;
+                    }
+                }
                 Said::Gone => return Err("what asks for its turns has died".into()),
             }
         }
@@ -131,7 +149,7 @@ fn start(order: &JobOrder, away: &Away) -> Result<Vec<Remote>, String> {
 }
 
 /// Waits for the first turn of a job; how it ended, when it has none.
-fn first_turn(own: &mut OwnTurns, folder: &JobFolder, hearing: &mut Hearing) -> Option<JobEnd> {
+fn first_turn(own: &mut OwnTurns<'_>, folder: &JobFolder, hearing: &mut Hearing) -> Option<JobEnd> {
     while !own.is_in {
         hearing.wait_with(&mut [], Some(&own.turns));
         if hearing.news(folder).is_end {
@@ -237,7 +255,7 @@ pub fn run(folder: &JobFolder, order: &JobOrder, away: &Away, hearing: &mut Hear
     }
 }
 
-fn note_stopped(turns: &mut Option<OwnTurns>, host: usize) {
+fn note_stopped(turns: &mut Option<OwnTurns<'_>>, host: usize) {
     if let Some(stopped) = turns.as_mut().and_then(|own| own.stopped.get_mut(host)) {
         *stopped = true;
     }
