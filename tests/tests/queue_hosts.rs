@@ -561,7 +561,8 @@ fn hosts_that_a_command_prints_join_and_leave() {
     assert!(output.status.success(), "{}", said(&output));
     // The third one comes, and a job has all of them.
     has(&format!("{}\n{}:2\n{}\n", name(1), name(2), name(3)));
-    queue.until("the third host", || queue.ok("node").contains(&name(3)));
+    let is_there = |line: &str| line.contains(&name(3)) && line.contains(" idle ");
+    queue.until("the third host", || queue.ok("node").lines().any(is_there));
     let job = queue.begin("-n 4", "all");
     queue.until("the job on all hosts", || queue.lines("all").len() == 1);
     // What cannot be read, or is none, changes nothing; neither does a command that fails.
