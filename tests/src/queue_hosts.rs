@@ -112,6 +112,15 @@ impl Queue {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    pub fn refused(&self, line: &str, why: &str) {
+        let output = run(&mut self.margay(line));
+        let text = said(&output);
+        assert!(
+            !output.status.success() && text.contains(why),
+            "{line}: {text}"
+        );
+    }
+
     /// Runs a script as a job, and returns what it printed.
     pub fn job(&self, options: &str, script: &str) -> (Output, String) {
         fs::write(self.path("script"), format!("#!/bin/sh\n{script}\n")).unwrap();

@@ -4,7 +4,6 @@
 use std::fs;
 
 use margay_sys_os::process::{ProcessFacts, descendants_of};
-use margay_tests::batch::said;
 use margay_tests::hosts::Hosts;
 use margay_tests::jobs::{nothing_is_left, send};
 use margay_tests::queue_hosts::Queue;
@@ -200,28 +199,20 @@ fn a_host_that_is_lost_ends_its_job_and_the_others_go_on() {
 fn what_cannot_take_turns_on_hosts_is_refused() {
     let Some(queue) = up("1s") else { return };
     let [a, b] = [1, 2].map(|host| queue.hosts.name(host));
-    let refused = |line: &str, why: &str| {
-        let output = run(&mut queue.margay(line));
-        let text = said(&output);
-        assert!(
-            !output.status.success() && text.contains(why),
-            "{line}: {text}"
-        );
-    };
     queue.ok("part mkpart -sz 1 -rq 1s cores");
     queue.ok(&format!("part mkpart -sps -hosts {a} space"));
     for name in ["cores", "space"] {
-        refused(
+        queue.refused(
             &format!("set queue x partition={name}"),
             &format!("in a partition of hosts with gang scheduling, and '.compute.{name}' is none"),
         );
     }
-    refused("submit -p day -n 5 -- true", "has 4 nodes");
-    refused(
+    queue.refused("submit -p day -n 5 -- true", "has 4 nodes");
+    queue.refused(
         "submit -p day -c 3 -- true",
         "of one host each, and no host has as many",
     );
-    refused("submit -n 3 -- true", "the queue 'compute' has 2 beside");
+    queue.refused("submit -n 3 -- true", "the queue 'compute' has 2 beside");
     // Outside of its hosts a job has nobody to hold what it starts.
     let job = submit(
         &queue,
@@ -237,18 +228,33 @@ fn what_cannot_take_turns_on_hosts_is_refused() {
     nothing_is_left(&queue.mark);
 }
 
+/// What watches over a job, as the keeper of the partition knows it.
+fn supervisor(queue: &Queue, job: &str) -> u32 {
+    let listed = queue.ok("part pspart -json day");
+    let all: Value = serde_json::from_str(&listed).unwrap();
+    let all = all["applications"].as_array().unwrap();
+    let name = format!("job {job}:");
+    let is_own = |own: &&Value| own["command"].as_str().unwrap().starts_with(&name);
+    let pid = all.iter().find(is_own).unwrap()["pid"].as_u64().unwrap();
+    pid.try_into().unwrap()
+}
+
+/// The last process below another one that has this word in its command line.
+fn below(pid: u32, word: &str) -> u32 {
+    let has_word = |pid: &u32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = words.split(|byte| *byte == 0);
+        words.any(|own| own == word.as_bytes())
+    };
+    *descendants_of(pid)
+        .iter()
+        .rfind(|pid| has_word(pid))
+        .unwrap()
+}
+
 #[test]
 fn what_is_killed_ends_its_job_and_leaves_nothing() {
     let Some(queue) = up("300") else { return };
-    let supervisor = |job: &String| -> u32 {
-        let listed = queue.ok("part pspart -json day");
-        let all: Value = serde_json::from_str(&listed).unwrap();
-        let all = all["applications"].as_array().unwrap();
-        let name = format!("job {job}:");
-        let is_own = |own: &&Value| own["command"].as_str().unwrap().starts_with(&name);
-        let pid = all.iter().find(is_own).unwrap()["pid"].as_u64().unwrap();
-        pid.try_into().unwrap()
-    };
     let begin = || {
         let job = submit(&queue, "-N 2 -n 2", SAYS);
         queue.until("its ranks", || {
@@ -260,18 +266,10 @@ fn what_is_killed_ends_its_job_and_leaves_nothing() {
     // What watches over it; what holds its processes on a host, in its turn or not.
     for name in ["", "held", "there"] {
         let job = begin();
-        let pid = supervisor(&job);
-        let is_named = |pid: &u32| {
-            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let mut words = words.split(|byte| *byte == 0);
-            words.any(|word| word == name.as_bytes())
-        };
+        let pid = supervisor(&queue, &job);
         let killed = match name {
             "" => pid,
-            _ => *descendants_of(pid)
-                .iter()
-                .rfind(|pid| is_named(pid))
-                .unwrap(),
+            _ => below(pid, name),
         };
         send("KILL", killed);
         queue.until("its end", || queue.row(&job)["state"] != "running");
@@ -302,19 +300,7 @@ fn what_asks_for_turns_is_replaced_when_it_is_killed() {
     let Some(queue) = up("300") else { return };
     let jobs = ["", ""].map(|more| submit(&queue, &format!("-N 2 -n 2 {more}"), SAYS));
     queue.until("turns", || switches(&queue.lines("log")) > 2);
-    let listed = queue.ok("part pspart -json day");
-    let all: Value = serde_json::from_str(&listed).unwrap();
-    let pid = all["applications"][0]["pid"].as_u64().unwrap();
-    let is_keeper = |pid: &u32| {
-        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        words.split(|byte| *byte == 0).any(|word| word == b"attend")
-    };
-    let supervisor = pid.try_into().unwrap();
-    let keeper = *descendants_of(supervisor)
-        .iter()
-        .find(|pid| is_keeper(pid))
-        .unwrap();
-    send("KILL", keeper);
+    send("KILL", below(supervisor(&queue, &jobs[0]), "attend"));
     // They go on taking turns, and never run together.
     let from = queue.lines("log").len();
     queue.until("turns", || switches(&queue.lines("log")[from..]) > 4);

@@ -400,34 +400,26 @@ fn hosts_join_a_queue_that_is_up_and_leave_it() {
     queue.on = Some(1);
     let queue = queue;
     let name = |host| queue.hosts.name(host);
-    let refused = |line: &str, why: &str| {
-        let output = run(&mut queue.margay(line));
-        let text = said(&output);
-        assert!(
-            !output.status.success() && text.contains(why),
-            "{line}: {text}"
-        );
-    };
     let is_listed = |host| queue.ok("node").contains(&queue.hosts.name(host));
 
     // A queue of one host gets others, also while a job runs.
     queue.ok("up --slots 1");
     let here = queue.begin("", "here");
     queue.until("the job here", || queue.lines("here").len() == 1);
-    refused(&format!("node remove {}", name(2)), "this host alone");
-    refused(&format!("node append {}", name(2)), "node add HOST");
-    refused(
+    queue.refused(&format!("node remove {}", name(2)), "this host alone");
+    queue.refused(&format!("node append {}", name(2)), "node add HOST");
+    queue.refused(
         &format!("node add {}:0", name(2)),
         &format!("write: {}:4", name(2)),
     );
     // One that is of no use spoils none that comes later: this host is in the list already.
-    refused("node add localhost", "in the list already");
+    queue.refused("node add localhost", "in the list already");
     assert!(!queue.ok("node").contains("STATE"), "of one host as before");
-    refused("submit -n 9 -- true", "add hosts (margay node add HOST)");
+    queue.refused("submit -n 9 -- true", "add hosts (margay node add HOST)");
     let listed = queue.ok(&format!("node add {}:1 {}:2", name(2), name(3)));
     assert_eq!(listed.matches("idle").count(), 2, "{listed}");
     assert_eq!(listed.matches("full").count(), 1, "{listed}");
-    refused(&format!("node add {}", name(3)), "already");
+    queue.refused(&format!("node add {}", name(3)), "already");
     let first = queue.begin("", "first");
     queue.until("the first job", || queue.lines("first").len() == 1);
     let wide = queue.begin("-N 2 -n 2", "wide");
@@ -480,7 +472,7 @@ fn hosts_join_a_queue_that_is_up_and_leave_it() {
     assert_eq!(queue.row(&wide)["runs"], 1);
     assert_eq!(queue.row(&here)["state"], "running");
     let rest: Vec<String> = (1..=4).filter(|host| *host != own).map(name).collect();
-    refused(&format!("node remove {}", rest.join(" ")), "no host");
+    queue.refused(&format!("node remove {}", rest.join(" ")), "no host");
     queue.ok("cancel --all");
     run(&mut queue.margay("wait --all"));
     queue.ok("down");
