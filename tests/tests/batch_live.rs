@@ -51,7 +51,7 @@ fn steps_share_the_slots_of_their_job_and_know_their_tasks() {
     // Two at once have room; the third begins when one of them has ended.
     queue.script(
         "steps.sh",
-        "#!/bin/bash\n#SBATCH -n 2 -o steps.out\nstep() { srun -n 1 sh -c 'mkdir in.$SLURM_STEP_ID; ls -d in.* | wc -l; \
+        "#!/bin/bash\n#SBATCH -n 2 -o steps.out\nstep() { srun -n 1 sh -c 'mkdir in.$SLURM_STEP_ID; set -- in.*; echo $#; \
          sleep 0.05; rmdir in.$SLURM_STEP_ID'; }\nstep & step & step & step &\nwait\nsrun -l echo task > labels\n\
          srun -n 3 true; echo code $?\nsrun -o f.%t sh -c 'echo $SLURM_PROCID of $SLURM_NTASKS'\nprintf '0 echo zero\\n1 echo one %%t\\n' > list\n\
          srun --multi-prog list\nsrun sh -c 'exit 6' 2> /dev/null; echo code $?\n",
