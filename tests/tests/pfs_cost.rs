@@ -57,7 +57,7 @@ fn a_file_that_all_nodes_read_is_read_once() {
 #[test]
 fn requests_that_wait_take_no_memory_of_the_service() {
     const CLIENTS: u32 = 4;
-    const PIECES: u32 = 64;
+    const THREADS: u32 = 64;
     let Some(place) = mounted("0") else { return };
     let built = Built::plain("pfs/many.c", &["-D_GNU_SOURCE", "-pthread"]);
     let library = stage().join("lib/pfs/libmargay_pfs.so.1");
@@ -67,7 +67,7 @@ fn requests_that_wait_take_no_memory_of_the_service() {
             client.arg(format!("LD_PRELOAD={}", library.display()));
             client.arg("MARGAY_PFS_DIRECT=1");
         }
-        let numbers = [n * PIECES, PIECES, 8 << 20].map(|number| number.to_string());
+        let numbers = [n * THREADS / 8, THREADS, 4 << 20].map(|number| number.to_string());
         client
             .arg(built.path())
             .arg(place.mount().join("file"))
