@@ -69,6 +69,18 @@ fn what_works_on_one_host_works_on_several() {
     }
 }
 
+/// A rank that computes when it has sent something has sent it.
+#[test]
+fn the_first_message_goes_while_its_sender_computes() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let built = Built::mpi("mpi/hosts_first.c");
+    for options in ["", "-encrypt"] {
+        let file = hosts.folder.path().join(format!("came{options}"));
+        let words = hosts.mpiexec("-ppn 1 -n 2").and_all(options);
+        words.and(built.path()).and(file).succeed(110);
+    }
+}
+
 /// What is sent is the same when it is encrypted on its way.
 #[test]
 fn packets_between_hosts_may_be_encrypted() {

@@ -289,6 +289,10 @@ impl Transport for Hosts {
         self.between.is_flushed()
     }
 
+    fn is_meeting(&self, to: u32) -> bool {
+        !self.is_here[to as usize] && self.between.is_meeting(to)
+    }
+
     fn forget(&mut self, process: u32) {
         self.way(process).forget(process);
     }

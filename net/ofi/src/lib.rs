@@ -329,7 +329,7 @@ impl Transport for Ofi {
             to[..len].copy_from_slice(&bytes[..len]);
             to[len..].copy_from_slice(payload);
         };
-        self.put(to, HEAD + payload.len(), &mut fill)
+        self.is_met(to) && self.put(to, HEAD + payload.len(), &mut fill)
     }
 
     fn send_fragment(
@@ -347,7 +347,7 @@ impl Transport for Ofi {
                 fill(rest);
             }
         };
-        self.put(to, FRAGMENT_HEAD + len, &mut fill)
+        self.is_met(to) && self.put(to, FRAGMENT_HEAD + len, &mut fill)
     }
 
     fn fragment(&self, _to: u32, remaining: u64) -> usize {
@@ -406,6 +406,10 @@ impl Transport for Ofi {
             self.tcp.soon().store(SOON_NS, Ordering::Relaxed);
         }
         done
+    }
+
+    fn is_meeting(&self, to: u32) -> bool {
+        matches!(self.peers[to as usize].state, State::Greeted)
     }
 
     fn forget(&mut self, process: u32) {

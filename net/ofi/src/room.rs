@@ -46,11 +46,17 @@ impl Ofi {
         let end = waiting.len + len;
         fill(&mut self.endpoint.buffer(waiting.buffer)[waiting.len..end]);
         waiting.len = end;
+        self.send_waiting(to);
+        true
+    }
+
+    /// Whether a rank is known, or was; it is greeted where it is not. Until then the engine has
+    /// what is sent, and knows who waits for it.
+    pub(crate) fn is_met(&mut self, to: u32) -> bool {
         if matches!(self.peers[to as usize].state, State::Idle) {
             self.greet(to);
         }
-        self.send_waiting(to);
-        true
+        !matches!(self.peers[to as usize].state, State::Greeted)
     }
 
     /// Sends a message without packets, where none waits: the first of a pair.

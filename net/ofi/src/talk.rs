@@ -103,7 +103,7 @@ impl Ofi {
         peer.state = State::Greeted;
         self.greeted += 1;
         // It is the first that is sent over the connection, for which there is room.
-        let went = self.tcp.send(to, head, &hello.encode());
+        let went = self.tcp.send_first(to, head, &hello.encode());
         debug_assert!(went, "a connection has no room");
         self.take_losses();
     }

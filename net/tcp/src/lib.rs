@@ -250,6 +250,35 @@ impl Tcp {
         any
     }
 
+    /// Sends the first packet to a rank, as [`send`](Transport::send) does, but before there is a
+    /// connection as well: then it waits here.
+    pub fn send_first(&mut self, to: u32, head: Head, payload: &[u8]) -> bool {
+        if !self.has_room(to, HEAD + payload.len()) {
+            return false;
+        }
+        let mut bytes = [0; FRAGMENT_HEAD];
+        let len = frame::encode(&mut bytes, head, None, payload.len());
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&[0; BEFORE]);
+        self.scratch.extend_from_slice(&bytes[..len]);
+        self.scratch.extend_from_slice(payload);
+        self.push(to);
+        true
+    }
+
+    /// Whether there is a connection to a rank, or was; one is begun where there is none. Until
+    /// then the engine has what is sent, and knows who waits for it.
+    fn is_met(&mut self, to: u32) -> bool {
+        match self.peers[to as usize].state {
+            State::Up(_) | State::Gone => true,
+            State::Idle => {
+                self.begin(to);
+                false
+            }
+            State::Trying(_) | State::Pausing(_) => false,
+        }
+    }
+
     fn names(&self, to: u32) -> Names {
         Names {
             job: self.job,
@@ -543,17 +572,7 @@ impl Transport for Tcp {
 
     fn send(&mut self, to: u32, head: Head, payload: &[u8]) -> bool {
         assert!(payload.len() <= WHOLE, "{} bytes whole", payload.len());
-        if !self.has_room(to, HEAD + payload.len()) {
-            return false;
-        }
-        let mut bytes = [0; FRAGMENT_HEAD];
-        let len = frame::encode(&mut bytes, head, None, payload.len());
-        self.scratch.clear();
-        self.scratch.extend_from_slice(&[0; BEFORE]);
-        self.scratch.extend_from_slice(&bytes[..len]);
-        self.scratch.extend_from_slice(payload);
-        self.push(to);
-        true
+        self.is_met(to) && self.send_first(to, head, payload)
     }
 
     fn send_fragment(
@@ -565,7 +584,7 @@ impl Transport for Tcp {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> bool {
         assert!(len <= MOST_FRAGMENT, "a fragment of {len} bytes");
-        if !self.has_room(to, FRAGMENT_HEAD + len) {
+        if !self.is_met(to) || !self.has_room(to, FRAGMENT_HEAD + len) {
             return false;
         }
         let mut bytes = [0; FRAGMENT_HEAD];
@@ -627,6 +646,13 @@ impl Transport for Tcp {
         let limit = if done { 0 } else { SOON_NS };
         self.soon.store(limit, Ordering::Relaxed);
         done
+    }
+
+    fn is_meeting(&self, to: u32) -> bool {
+        matches!(
+            self.peers[to as usize].state,
+            State::Trying(_) | State::Pausing(_)
+        )
     }
 
     fn forget(&mut self, process: u32) {

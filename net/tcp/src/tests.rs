@@ -134,7 +134,7 @@ fn short(tcp: &mut Tcp, to: u32, number: u32) -> bool {
         tag: number,
         word: 3,
     };
-    tcp.send(to, head, &contents(from, number, 3))
+    tcp.send_first(to, head, &contents(from, number, 3))
 }
 
 /// Strangers that say anything or nothing change nothing, however many they are.

@@ -180,6 +180,12 @@ pub trait Transport: Send {
         true
     }
 
+    /// Whether a connection to a rank is being made, for which both ranks must poll: until then
+    /// nothing goes there.
+    fn is_meeting(&self, _to: u32) -> bool {
+        false
+    }
+
     /// A peer has died: what it still held of this rank's is free again.
     fn forget(&mut self, _process: u32) {}
 

@@ -29,7 +29,17 @@ pub(super) struct KeptSends {
     pub(super) begun: u64,
     /// The receiver all sends to which have been kept that can be, and `begun` then.
     looked: Option<(u32, u64)>,
+    /// Sends that have waited for a connection as long as any may.
+    waited_in_vain: u32,
 }
+
+/// A blocking send waits so long for a connection to the receiver. With an earlier return its
+/// message would stay here until the next call of MPI, while the receiver waits for it. Longer it
+/// is not worth it: a receiver that does not answer is not in a call of MPI.
+const MEETING_NS: u64 = 20_000_000;
+/// After this many that have waited in vain no send waits any more: a rank that gives work to a
+/// thousand busy ones must not wait a thousand times.
+const MOST_IN_VAIN: u32 = 16;
 
 impl Engine {
     /// Keeps the message of a send behind others to the same receiver that are kept: their program
@@ -44,6 +54,19 @@ impl Engine {
         {
             self.keep_send(id);
         }
+    }
+
+    /// How much longer a send to `to`, which has waited for `waited_ns` nanoseconds, shall wait
+    /// because its connection is being made. None when it need not wait for that.
+    #[cold]
+    pub fn meets_within(&mut self, to: u32, waited_ns: u64) -> Option<u64> {
+        let kept = &mut self.state.kept_sends;
+        if kept.waited_in_vain >= MOST_IN_VAIN || !self.transport.is_meeting(to) {
+            return None;
+        }
+        let left = MEETING_NS.checked_sub(waited_ns).filter(|&left| left > 0);
+        kept.waited_in_vain += u32::from(left.is_none());
+        left
     }
 
     /// Keeps the messages for `to` of all standard sends that are not complete, in the order of

@@ -5,6 +5,7 @@ use std::mem;
 use margay_core_registry::detail::Awaited;
 
 use super::note::Note;
+use super::send::Keeping;
 use super::*;
 
 impl Rank {
@@ -76,30 +77,35 @@ impl Rank {
             {
                 wait.note_again();
             }
-            match wait.step(moved) {
-                Next::Spin => {}
-                Next::Note if self.keep_awaited(&pending) => {}
-                Next::Note => {
-                    let waited_ns = self.clock.now_ns().saturating_sub(wait.since_ns());
-                    self.monitor.recording.waits(waited_ns);
-                    self.note_wait(&mut note, &pending, wait.since_ns());
-                }
-                Next::Sleep(_) if self.keep_awaited(&pending) => {}
-                Next::Sleep(timeout_ns) => {
-                    let timeout_ns = timeout_ns.min(self.tell(&mut note, awaited));
-                    let events = &self.monitor.events;
-                    let waited = || self.clock.now_ns() - wait.since_ns();
-                    events.note(EventKind::Sleep, || [waited(), 0, 0, 0]);
-                    let slept = wait.sleep(timeout_ns, &mut || {
-                        let mut engine = self.engine.lock();
-                        let moved = self.advance(&mut engine) || self.watch(&mut engine);
-                        any |= moved;
-                        found = ready(&mut engine);
-                        moved || found.is_some()
-                    });
-                    events.note(EventKind::Wake, || [slept, 0, 0, 0]);
-                }
+            let next = wait.step(moved);
+            if next == Next::Spin {
+                continue;
             }
+            let waited_ns = self.clock.now_ns().saturating_sub(wait.since_ns());
+            let keeping = self.keep_awaited(&pending, waited_ns);
+            if matches!(keeping, Keeping::Kept) {
+                continue;
+            }
+            let Next::Sleep(mut timeout_ns) = next else {
+                self.monitor.recording.waits(waited_ns);
+                self.note_wait(&mut note, &pending, wait.since_ns());
+                continue;
+            };
+            if let Keeping::Later(left_ns) = keeping {
+                timeout_ns = left_ns;
+            }
+            let timeout_ns = timeout_ns.min(self.tell(&mut note, awaited));
+            let events = &self.monitor.events;
+            let waited = || self.clock.now_ns() - wait.since_ns();
+            events.note(EventKind::Sleep, || [waited(), 0, 0, 0]);
+            let slept = wait.sleep(timeout_ns, &mut || {
+                let mut engine = self.engine.lock();
+                let moved = self.advance(&mut engine) || self.watch(&mut engine);
+                any |= moved;
+                found = ready(&mut engine);
+                moved || found.is_some()
+            });
+            events.note(EventKind::Wake, || [slept, 0, 0, 0]);
             if found.is_some() {
                 break;
             }

@@ -8,6 +8,16 @@ use crate::call::{Failed, Mode, Pending, ReqId};
 use crate::data::Data;
 use crate::engine::Engine;
 
+/// What has become of the messages of sends that have waited for a while.
+pub(super) enum Keeping {
+    /// They are kept, and their sends are complete.
+    Kept,
+    /// The connection that they wait for may be there before these nanoseconds are over.
+    Later(u64),
+    /// There is none, or it cannot be kept.
+    Nothing,
+}
+
 impl Rank {
     /// Sends a short message if nothing stands in the way. Returns whether it went.
     #[inline(always)]
@@ -50,19 +60,30 @@ impl Rank {
     }
 
     /// A wait has lasted for a while: if it is for a send whose message may be kept, it is kept
-    /// now, and so are all others to the same receiver. Returns whether any was.
+    /// now, and so are all others to the same receiver.
     #[cold]
-    pub(super) fn keep_awaited(&self, pending: &impl Fn(&Engine) -> Option<Pending>) -> bool {
+    pub(super) fn keep_awaited(
+        &self,
+        pending: &impl Fn(&Engine) -> Option<Pending>,
+        waited_ns: u64,
+    ) -> Keeping {
         let mut engine = self.engine.lock();
-        let kept = match pending(&engine) {
-            Some(Pending::Send(to, ..) | Pending::OneOf(Some(to))) => engine.keep_sends(to),
-            _ => false,
+        let (Some(Pending::Send(to, ..)) | Some(Pending::OneOf(Some(to)))) = pending(&engine)
+        else {
+            return Keeping::Nothing;
         };
+        if let Some(left_ns) = engine.meets_within(to, waited_ns) {
+            return Keeping::Later(left_ns);
+        }
+        let kept = engine.keep_sends(to);
         drop(engine);
-        if kept && self.engine.is_shared() {
+        if !kept {
+            return Keeping::Nothing;
+        }
+        if self.engine.is_shared() {
             self.wake_up.wake_own();
         }
-        kept
+        Keeping::Kept
     }
 }
 
