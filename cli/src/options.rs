@@ -539,8 +539,8 @@ pub struct StreamOptions {
     pub merge: bool,
 
     /// Write the ranks' standard output to files instead of showing it. In their names, %r is the
-    /// rank, %R the rank with leading zeros, %h the host, %g and %p are 0, %% is a percent sign;
-    /// ranks whose file has the same name share it. Folders are made
+    /// rank, %R the rank with leading zeros, %h its host, %p the host's number, %g is 0, %% is a
+    /// percent sign; ranks whose file has the same name share it. Folders are made
     #[arg(long = "output-files", aliases = ["outfile-pattern", "outfile"], value_name = "PATTERN")]
     pub output_files: Option<String>,
 

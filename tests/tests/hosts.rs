@@ -263,6 +263,15 @@ fn input_output_environment_directory_and_codes_are_as_on_one_host() {
     let output = hosts.run("-l", "hostname");
     let expected = [1, 2].map(|host| format!("[{}] {}", host - 1, hosts.name(host)));
     assert_eq!(out(&output), expected, "{}", text(&output));
+    // Files with the names of their ranks' hosts.
+    let pattern = hosts.folder.path().join("files/%h.%p");
+    let options = format!("-output-files {}", pattern.display());
+    assert!(hosts.run(&options, "hostname").stdout.is_empty());
+    for host in 1..=2 {
+        let name = hosts.name(host);
+        let file = (hosts.folder.path()).join(format!("files/{name}.{}", host - 1));
+        assert_eq!(std::fs::read_to_string(file).unwrap(), name + "\n");
+    }
     // A lot of output, whole and in order, from all at once.
     let output = hosts.run("-ppn 2 -output ordered", "seq 1 40000");
     let wanted: String = (1..=40_000).map(|n| format!("{n}\n")).collect();

@@ -9,18 +9,18 @@ use margay_sys_os::descriptor::Outlet;
 
 use crate::output::Merger;
 use crate::plan::{Job, LaunchError};
-use crate::report::host_name;
 use crate::sinks::{Sink, labels};
 
 /// Opens the files of all ranks as sinks behind those that are there; returns for each rank which
 /// sinks its output and its error go to. Ranks whose files have the same name share one, in which
-/// lines stay whole.
+/// lines stay whole. `host_of` is the number and the name of a rank's host.
 ///
 /// # Errors
 /// When a file cannot be made, or its name has a letter after `%` that means nothing.
 pub(crate) fn open(
     job: &Job,
     ranks: u32,
+    host_of: &dyn Fn(u32) -> (u32, String),
     sinks: &mut Vec<Sink>,
 ) -> Result<Vec<[Option<usize>; 2]>, LaunchError> {
     let capture = &job.capture;
@@ -30,12 +30,16 @@ pub(crate) fn open(
     ];
     let mut known: HashMap<PathBuf, usize> = HashMap::new();
     let mut all = Vec::new();
+    if job.capture.output.is_none() && job.capture.error.is_none() {
+        return Ok(vec![[None; 2]; ranks as usize]);
+    }
     for rank in 0..ranks {
+        let host = host_of(rank);
         let mut own = [None; 2];
         for ((option, pattern), place) in patterns.iter().zip(&mut own) {
             let Some(pattern) = pattern else { continue };
             let wrong = |why: String| LaunchError::usage(format!("{option}: {why}"));
-            let path = PathBuf::from(file_name(pattern, rank, ranks).map_err(wrong)?);
+            let path = PathBuf::from(file_name(pattern, rank, ranks, &host).map_err(wrong)?);
             if let Some(&sink) = known.get(&path) {
                 *place = Some(sink);
                 continue;
@@ -70,8 +74,13 @@ fn create(path: &Path) -> std::io::Result<Outlet> {
     Outlet::new(file.as_fd())
 }
 
-/// Returns the name of a rank's file.
-fn file_name(pattern: &str, rank: u32, ranks: u32) -> Result<String, String> {
+/// Returns the name of the file of a rank, on the host with this number and name.
+fn file_name(
+    pattern: &str,
+    rank: u32,
+    ranks: u32,
+    (number, host): &(u32, String),
+) -> Result<String, String> {
     let mut name = String::new();
     let mut letters = pattern.chars();
     while let Some(letter) = letters.next() {
@@ -83,8 +92,9 @@ fn file_name(pattern: &str, rank: u32, ranks: u32) -> Result<String, String> {
         match letters.next() {
             Some('r') => name.push_str(&rank.to_string()),
             Some('R') => name.push_str(&format!("{rank:0digits$}")),
-            Some('h') => name.push_str(&host_name()),
-            Some('g' | 'p') => name.push('0'),
+            Some('h') => name.push_str(host),
+            Some('p') => name.push_str(&number.to_string()),
+            Some('g') => name.push('0'),
             Some('%') => name.push('%'),
             other => {
                 let what = other.map(String::from).unwrap_or_default();
@@ -104,18 +114,18 @@ mod tests {
 
     #[test]
     fn names_of_files() {
-        let host = host_name();
+        let host = (3, "far".to_owned());
         for (pattern, name) in [
             ("out", "out".to_owned()),
             ("out.%r", "out.7".to_owned()),
             ("d/%R/x", "d/07/x".to_owned()),
-            ("%h-%g-%p-%%", format!("{host}-0-0-%")),
+            ("%h-%g-%p-%%", "far-0-3-%".to_owned()),
         ] {
-            assert_eq!(file_name(pattern, 7, 12).unwrap(), name);
+            assert_eq!(file_name(pattern, 7, 12, &host).unwrap(), name);
         }
         for pattern in ["x%", "x%q"] {
             assert!(
-                file_name(pattern, 0, 1)
+                file_name(pattern, 0, 1, &host)
                     .unwrap_err()
                     .contains("%r is the rank")
             );

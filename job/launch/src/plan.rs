@@ -193,7 +193,7 @@ pub enum Gpus {
 
 /// Files that get the output of ranks. In their names `%r` is the rank, `%R` the rank with as many
 /// digits as the last one has, `%h` the host, `%g` the number of the job among those that this
-/// launcher runs (always 0), `%p` that of the host (always 0), `%%` a percent sign.
+/// launcher runs (always 0), `%p` that of the host, from 0, `%%` a percent sign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capture {
     /// For standard output.

@@ -31,6 +31,7 @@ use crate::other_abi::Libraries;
 use crate::plan::{Hosts, Job, LaunchError, Output, Program};
 use crate::program;
 use crate::recorder::Recorder;
+use crate::report::host_name;
 use crate::sinks::{RankOutput, Sink, Stream, is_one_pipe, sinks, streams};
 use crate::tell;
 use crate::turns::Turns;
@@ -111,7 +112,7 @@ pub(crate) fn start(
     foreign.extend(recorder.as_ref().map(Recorder::pid));
 
     let lines = tell::lines(job, &counts, &placement, &cores);
-    let (blocked, ends, mut own) = own(job, ranks, lines, placement.leases)?;
+    let (blocked, ends, mut own) = own(job, ranks, &|_| (0, host_name()), lines, placement.leases)?;
     own.turns = turns;
     let (inputs, outputs) = ends;
 
@@ -183,9 +184,11 @@ pub(crate) fn keep_crashes(segment: &Arc<Segment>, rank: u32) {
 type Ends = (Vec<Option<Arc<OwnedFd>>>, Vec<RankOutput>);
 
 /// Makes what the launcher holds of a job. Returns the signals that were blocked before, too.
+/// `host_of` is the number and the name of a rank's host.
 fn own(
     job: &Job,
     ranks: u32,
+    host_of: &dyn Fn(u32) -> (u32, String),
     lines: Vec<String>,
     leases: Vec<Lease>,
 ) -> Result<(SignalSet, Ends, Own), LaunchError> {
@@ -199,7 +202,7 @@ fn own(
         pump,
     } = input::inputs(job.stdin, ranks).map_err(|e| descriptors(ranks, &e))?;
     let mut sinks = sinks(job).map_err(|e| descriptors(ranks, &e))?;
-    let captured = capture::open(job, ranks, &mut sinks)?;
+    let captured = capture::open(job, ranks, host_of, &mut sinks)?;
     let (streams, outputs) =
         streams(job, ranks, &mut sinks, &captured).map_err(|e| descriptors(ranks, &e))?;
     for line in lines {
@@ -238,7 +241,13 @@ fn start_on_hosts(
     let (recorder, parts) = recorder.unzip();
     plan.parts = parts;
     foreign.extend(recorder.as_ref().map(Recorder::pid));
-    let (_, ends, mut own) = own(job, ranks, plan.map(job), Vec::new())?;
+    let (_, ends, mut own) = own(
+        job,
+        ranks,
+        &|rank| plan.place(rank),
+        plan.map(job),
+        Vec::new(),
+    )?;
     own.turns = turns;
     if let [only] = &ends.1[..]
         && is_one_pipe(only).map_err(|e| descriptors(ranks, &e))?

@@ -153,6 +153,12 @@ impl Plan {
         &self.starts.names
     }
 
+    /// The number and the name of a rank's host.
+    pub(crate) fn place(&self, rank: u32) -> (u32, String) {
+        let host = self.host_of[rank as usize];
+        (host, self.starts.names[host as usize].clone())
+    }
+
     /// Returns which ranks are where, if the user wants to know.
     pub(crate) fn map(&self, job: &Job) -> Vec<String> {
         if !job.tell.map {
