@@ -213,6 +213,43 @@ fn requests_and_messages_of_another_host_are_named_with_their_lines() {
     }
 }
 
+/// A profile has the ranks of all hosts, also where none runs on the host of the launcher.
+#[test]
+fn a_profile_has_the_ranks_of_all_hosts() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let built = hangs::Built::mpi("-O1 -g");
+    let words = hosts.mpiexec("-ppn 1 -n 2").and(built.path());
+    let mut job = Job::start(&words.and("barrier"), 100);
+    job.until("ready", 2);
+    let pid = job.pid().to_string();
+    let profile = |words: &str| {
+        let margay = Words::default().and(stage().join("bin/margay"));
+        let margay = margay.and("profile").and(&pid).and_all(words);
+        margay.succeed(30)
+    };
+    let all = profile("--seconds 2 --json");
+    let all: serde_json::Value = serde_json::from_str(&all).expect("JSON");
+    let all = &all["profile"];
+    for rank in 0..2 {
+        assert_eq!(all["ranks"][rank]["rank"], rank, "{all}");
+        let counted = &all["counted"][rank];
+        let seconds = counted["seconds"].as_f64().expect("a number");
+        assert!(counted["rank"] == rank && seconds > 0.0, "{all}");
+    }
+    assert!(all["ranks"][0]["waits"].as_u64() > Some(0), "{all}");
+    assert!(all["ranks"][1]["runs"].as_u64() > Some(0), "{all}");
+    let waits = all["waits"].as_array().expect("a list");
+    assert!(waits.iter().any(|of| of["name"] == "MPI_Barrier"), "{all}");
+    let first = &all["places"][0];
+    assert_eq!(first["function"], "step()", "{all}");
+    let lines = ["step", "compute"].map(|mark| built.line(mark));
+    assert!(lines.iter().any(|line| first["place"] == **line), "{all}");
+    assert_eq!(first["ranks"][0]["name"], 1, "{all}");
+    assert!(profile("--seconds 1").contains("step()"));
+    send("TERM", job.pid());
+    job.ended_with_nothing_left();
+}
+
 /// The only rank of a job has its output and its errors apart, or together where they go to one
 /// place.
 #[test]

@@ -430,7 +430,10 @@ mod tests {
             may_overload: true,
             ..plain()
         };
-        assert_eq!(at(9, Share::Cores(1), &overload).unwrap(), vec![vec![]; 9]);
+        assert_eq!(
+            at(9, Share::Cores(1), &overload).unwrap(),
+            vec![Vec::<usize>::new(); 9]
+        );
         let p = place(3, &Binding::Core, &overload, &cores(2, 2), free).unwrap();
         assert!(p.unbound_because.unwrap().contains("more than 2 cores"));
         assert_eq!(in_turn(&parts), [0, 2, 1, 3, 4, 6, 5, 7]);

@@ -269,6 +269,6 @@ mod tests {
     fn lists_of_cores_are_read() {
         assert_eq!(cores_of("0-2,4"), [0, 1, 2, 4]);
         assert_eq!(cores_of("7"), [7]);
-        assert_eq!(cores_of(""), []);
+        assert!(cores_of("").is_empty());
     }
 }

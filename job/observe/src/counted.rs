@@ -1,19 +1,21 @@
 //! What the processor, the system and the recorders count of ranks while they are looked at.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::Instant;
 
 use margay_net_platform::Peers;
 use margay_sys_os::counters::{Counters, PROCESSOR, Usage, refusal};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::traffic::Traffic;
 use crate::waits::rank_ranges;
 
 /// Counts of a rank. The field names are those of `margay profile --json`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RankCounts {
     pub rank: u32,
+    /// How long it was looked at.
+    pub seconds: f64,
     pub cpu_s: f64,
     pub faults: u64,
     pub disk_faults: u64,
@@ -23,12 +25,12 @@ pub struct RankCounts {
     pub messages: u64,
     pub bytes: u64,
     /// By the processor, where that is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor: Option<Processor>,
 }
 
 /// Counts of the processor, of the program's own instructions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Processor {
     pub cycles: u64,
     pub instructions: u64,
@@ -39,8 +41,39 @@ pub struct Processor {
     pub last_misses: u64,
 }
 
+impl RankCounts {
+    /// Adds what was counted of the same rank at another time.
+    pub(crate) fn add(&mut self, more: &RankCounts) {
+        self.seconds += more.seconds;
+        self.cpu_s += more.cpu_s;
+        self.faults += more.faults;
+        self.disk_faults += more.disk_faults;
+        self.switches += more.switches;
+        self.forced += more.forced;
+        self.messages += more.messages;
+        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.processor = match (self.processor, more.processor) {
+            (Some(one), Some(other)) => Some(one.with(other)),
+            (one, other) => one.or(other),
+        };
+    }
+}
+
+impl Processor {
+    fn with(self, of: Processor) -> Processor {
+        Processor {
+            cycles: self.cycles + of.cycles,
+            instructions: self.instructions + of.instructions,
+            loads: self.loads + of.loads,
+            first_misses: self.first_misses + of.first_misses,
+            last_misses: self.last_misses + of.last_misses,
+        }
+    }
+}
+
 /// While ranks are looked at.
 pub(crate) struct Counting {
+    began: Instant,
     ranks: Vec<(u32, u32, Usage, Option<Counters>)>,
     traffic: Traffic,
     /// Messages and bytes by rank.
@@ -67,6 +100,7 @@ impl Counting {
         traffic.look(peers);
         traffic.lost = 0;
         Counting {
+            began: Instant::now(),
             ranks,
             traffic,
             sent: BTreeMap::new(),
@@ -88,11 +122,13 @@ impl Counting {
     pub(crate) fn finish(mut self, peers: &dyn Peers) -> (Vec<RankCounts>, u64, Option<String>) {
         self.look(peers);
         let sent = self.sent;
+        let seconds = self.began.elapsed().as_secs_f64();
         let counts = |(rank, pid, before, counters): (u32, u32, Usage, Option<Counters>)| {
             let used = Usage::of(pid)?.since(&before);
             let (messages, bytes) = sent.get(&rank).copied().unwrap_or_default();
             Some(RankCounts {
                 rank,
+                seconds,
                 cpu_s: used.cpu_s,
                 faults: used.faults,
                 disk_faults: used.disk_faults,
@@ -122,15 +158,15 @@ fn processor(counts: &[u64]) -> Option<Processor> {
 }
 
 /// The counts of ranks as lines of text, a line for each group of ranks.
-pub(crate) fn lines(groups: &[Vec<&RankCounts>], within: Duration) -> Vec<String> {
-    let seconds = within.as_secs_f64().max(1e-3);
+pub(crate) fn lines(groups: &[Vec<&RankCounts>]) -> Vec<String> {
     let mut lines = vec![format!(
         "{:<16} {:>7} {:>9} {:>9} {:>9} {:>8} {:>8} {:>7}",
         "A SECOND", "CPU %", "FAULTS", "FROM DISK", "SWITCHES", "FORCED", "MESSAGES", "MB"
     )];
     for group in groups {
+        let seconds = seconds(group);
         let mean = |of: fn(&RankCounts) -> f64| {
-            group.iter().map(|counts| of(counts)).sum::<f64>() / group.len() as f64 / seconds
+            group.iter().map(|counts| of(counts)).sum::<f64>() / seconds
         };
         lines.push(format!(
             "{:<16} {:>7.1} {:>9.0} {:>9.0} {:>9.0} {:>8.0} {:>8.0} {:>7.1}",
@@ -146,15 +182,8 @@ pub(crate) fn lines(groups: &[Vec<&RankCounts>], within: Duration) -> Vec<String
     }
     let counted = |group: &Vec<&RankCounts>| {
         let all = group.iter().filter_map(|counts| counts.processor);
-        let sum = |sum: Processor, of: Processor| Processor {
-            cycles: sum.cycles + of.cycles,
-            instructions: sum.instructions + of.instructions,
-            loads: sum.loads + of.loads,
-            first_misses: sum.first_misses + of.first_misses,
-            last_misses: sum.last_misses + of.last_misses,
-        };
-        all.reduce(sum)
-            .map(|sum| line_of_processor(&name(group), &sum, seconds * group.len() as f64))
+        all.reduce(Processor::with)
+            .map(|sum| line_of_processor(&name(group), &sum, seconds(group)))
     };
     let processor: Vec<String> = groups.iter().filter_map(counted).collect();
     if !processor.is_empty() {
@@ -172,6 +201,12 @@ pub(crate) fn lines(groups: &[Vec<&RankCounts>], within: Duration) -> Vec<String
         lines.extend(processor);
     }
     lines
+}
+
+/// How long the ranks of a group were looked at, together.
+fn seconds(group: &[&RankCounts]) -> f64 {
+    let seconds: f64 = group.iter().map(|counts| counts.seconds).sum();
+    seconds.max(1e-3)
 }
 
 fn name(group: &[&RankCounts]) -> String {
@@ -216,6 +251,7 @@ mod tests {
         };
         let counts = |rank, processor| RankCounts {
             rank,
+            seconds: 2.0,
             cpu_s: 2.0,
             faults: 40,
             messages: 10,
@@ -224,7 +260,7 @@ mod tests {
             ..RankCounts::default()
         };
         let [first, other] = [counts(0, Some(processor)), counts(3, None)];
-        let lines = lines(&[vec![&first], vec![&other]], Duration::from_secs(2));
+        let lines = lines(&[vec![&first], vec![&other]]);
         let words: Vec<Vec<&str>> = (lines.iter())
             .map(|line| line.split_whitespace().collect())
             .collect();
@@ -234,5 +270,25 @@ mod tests {
         assert_eq!(words[5], parts);
         assert_eq!(lines.len(), 6);
         assert!(lines.iter().all(|line| line.chars().count() <= 80));
+    }
+
+    #[test]
+    fn counts_at_two_times_are_added() {
+        let first = RankCounts {
+            rank: 2,
+            seconds: 1.5,
+            switches: 3,
+            ..RankCounts::default()
+        };
+        let second = RankCounts {
+            seconds: 0.5,
+            switches: 4,
+            processor: Some(Processor::default()),
+            ..first.clone()
+        };
+        let mut all = first;
+        all.add(&second);
+        assert_eq!((all.rank, all.seconds, all.switches), (2, 2.0, 7));
+        assert_eq!(all.processor, second.processor);
     }
 }

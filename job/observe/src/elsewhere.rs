@@ -5,7 +5,7 @@
 //! how many there will be, then what each host writes, in lines whose words are parted by tabs:
 //! stacks are `S rank`, behind it an `F` for each function, or `U rank` and why it cannot be read;
 //! calls are `R rank`, behind it a `C` for each, or `E` and why there is none; posts are a `P` for
-//! each request that is waited for, and an `M` for each kind of messages sent.
+//! each request that is waited for, and an `M` for each kind of messages sent; a profile is JSON.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -21,6 +21,7 @@ use crate::call_site::Post;
 use crate::calls::{CallView, LastCalls, last_calls};
 use crate::places::{self, Places};
 use crate::posted::{self, Posts, Sent};
+use crate::sample;
 
 /// Hosts that have not answered by then are left out.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -42,10 +43,14 @@ pub enum Asked {
     Calls(usize),
     /// The calls that made the requests that they wait for, and those that sent their messages.
     Posts,
+    /// In which functions they run, for so long and with this many looks a second.
+    Profile { millis: u16, rate: u16 },
 }
 
 impl Asked {
     const POSTS: usize = u32::MAX as usize;
+    /// With the rate in the lowest 16 bits, and the time in the next ones.
+    const PROFILE: usize = 1 << 40;
 
     /// As it stands in a question.
     #[must_use]
@@ -55,6 +60,9 @@ impl Asked {
             // None is the question for stacks.
             Asked::Calls(most) => most.clamp(1, Asked::POSTS - 1),
             Asked::Posts => Asked::POSTS,
+            Asked::Profile { millis, rate } => {
+                Asked::PROFILE | usize::from(millis) << 16 | usize::from(rate)
+            }
         }
     }
 
@@ -63,6 +71,10 @@ impl Asked {
         match number {
             0 => Asked::Stacks,
             Asked::POSTS => Asked::Posts,
+            profile if profile & Asked::PROFILE != 0 => Asked::Profile {
+                millis: (profile >> 16) as u16,
+                rate: profile as u16,
+            },
             most => Asked::Calls(most),
         }
     }
@@ -74,6 +86,19 @@ impl Asked {
             Asked::Stacks => write_stacks(peers, ranks),
             Asked::Calls(most) => write_calls(peers, ranks, most),
             Asked::Posts => write_posts(peers, ranks),
+            Asked::Profile { millis, rate } => {
+                let within = Duration::from_millis(millis.into());
+                sample::answer(peers, ranks, within, rate.into())
+            }
+        }
+    }
+
+    /// How long a host takes for its answer, at least.
+    #[must_use]
+    pub fn lasts(self) -> Duration {
+        match self {
+            Asked::Profile { millis, .. } => Duration::from_millis(millis.into()),
+            _ => Duration::ZERO,
         }
     }
 }
@@ -104,7 +129,8 @@ pub(crate) fn ask_posts(id: u64, ranks: &[u32]) -> Posts {
     all
 }
 
-fn ask(id: u64, asked: Asked, ranks: &[u32], mut read: impl FnMut(&str)) {
+/// Asks the hosts of some ranks, and reads what each answers in time.
+pub(crate) fn ask(id: u64, asked: Asked, ranks: &[u32], mut read: impl FnMut(&str)) {
     let Ok(mut channel) = Channel::connect(&name(id)) else {
         return;
     };
@@ -114,7 +140,7 @@ fn ask(id: u64, asked: Asked, ranks: &[u32], mut read: impl FnMut(&str)) {
     if !channel.is_trusted() || channel.send_now(words.join(" ").as_bytes()).is_err() {
         return;
     }
-    let until = Instant::now() + LIMIT;
+    let until = Instant::now() + asked.lasts() + LIMIT;
     let mut missing = None;
     while missing != Some(0) {
         match channel.receive() {

@@ -2,6 +2,7 @@
 //! and again.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use margay_core_registry::Phase;
@@ -9,10 +10,11 @@ use margay_job_registry::Jobs;
 use margay_job_stacks::{Refused, Sampler, Stack, Thread};
 use margay_net_platform::Peers;
 use margay_sys_os::process::running_threads;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::asked::not_found;
 use crate::counted::{self, Counting, RankCounts};
+use crate::elsewhere::{self, Asked};
 use crate::waits::rank_ranges;
 
 /// What is asked for.
@@ -26,8 +28,12 @@ pub struct Wanted {
     pub rate: u32,
 }
 
+/// Ranks on other hosts are asked for so long at a time: who ends a profile earlier waits for the
+/// end of that.
+const SLICE: Duration = Duration::from_secs(1);
+
 /// What a rank was seen to do, in looks.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct RankLooks {
     pub rank: u32,
     /// A thread runs, or is ready to.
@@ -45,14 +51,14 @@ impl RankLooks {
 }
 
 /// A call, function or rank with how often it was seen.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Count<T> {
     pub name: T,
     pub samples: u64,
 }
 
 /// A line of the program in which ranks run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlaceSamples {
     pub function: String,
     /// `mesh.c:88`, or `of a.out` where no line is known.
@@ -64,12 +70,11 @@ pub struct PlaceSamples {
 }
 
 /// What was seen of a job. The field names are those of `margay profile --json`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sampled {
     pub job: u64,
     pub command: String,
     pub seconds: f64,
-    /// Of ranks on this host.
     pub ranks: Vec<RankLooks>,
     /// The calls in which ranks wait: looks.
     pub waits: Vec<Count<String>>,
@@ -99,25 +104,101 @@ struct Looking {
 }
 
 /// Looks at a job until the time is over, all its ranks have finalized or ended, or `ended` says
-/// so.
+/// so. Ranks on other hosts are looked at there.
 ///
 /// # Errors
-/// When there is no such job, or no rank of it runs on this host: a text with the remedy.
+/// When there is no such job, or no rank of it works: a text with the remedy.
 pub fn look(wanted: &Wanted, ended: &mut dyn FnMut() -> bool) -> Result<Sampled, String> {
     let mut jobs = Jobs::default();
     let peers = choose(&jobs.look(), wanted.job)?;
     // Of ranks on other hosts the process ids mean nothing here.
-    let is_here = |rank: &u32| peers.reported(*rank).is_none() && peers.identity(*rank).pid != 0;
-    let ranks: Vec<u32> = (0..peers.size()).filter(is_here).collect();
-    if ranks.is_empty() {
-        return Err("no rank of the job runs on this host; look at it on its own host".to_owned());
+    let is_far = |rank: &u32| peers.reported(*rank).is_some();
+    let (far, near): (Vec<u32>, Vec<u32>) = (0..peers.size()).partition(is_far);
+    let here: Vec<u32> = (near.into_iter())
+        .filter(|&rank| peers.identity(rank).pid != 0)
+        .collect();
+    if here.is_empty() && far.is_empty() {
+        return Err("no rank of the job runs yet".to_owned());
     }
+    let id = peers.id();
+    let looks_far = AtomicBool::new(!far.is_empty());
+    let (mut sampled, elsewhere) = std::thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            let all = look_elsewhere(id, &far, wanted, &looks_far);
+            looks_far.store(false, Ordering::Relaxed);
+            all
+        });
+        let sampled = look_here(peers, &here, wanted, &mut || {
+            if ended() {
+                looks_far.store(false, Ordering::Relaxed);
+                return Some(true);
+            }
+            looks_far.load(Ordering::Relaxed).then_some(false)
+        });
+        (sampled, others.join().unwrap_or_default())
+    });
+    for more in elsewhere {
+        sampled.add(more);
+    }
+    Ok(sampled)
+}
+
+/// What a host answers of its `ranks`, as JSON.
+pub(crate) fn answer(peers: &dyn Peers, ranks: &[u32], within: Duration, rate: u32) -> String {
+    let wanted = Wanted {
+        job: None,
+        within,
+        rate,
+    };
+    let sampled = look_here(peers, ranks, &wanted, &mut || None);
+    serde_json::to_string(&sampled).unwrap_or_default()
+}
+
+/// Asks the hosts of `ranks` again and again, until the time is over, `goes_on` is false, or no
+/// rank works there any more.
+fn look_elsewhere(id: u64, ranks: &[u32], wanted: &Wanted, goes_on: &AtomicBool) -> Vec<Sampled> {
+    let began = Instant::now();
+    let mut all = Vec::new();
+    while goes_on.load(Ordering::Relaxed) && !ranks.is_empty() {
+        let left = wanted.within.saturating_sub(began.elapsed());
+        let within = left.min(SLICE);
+        if within < Duration::from_millis(1) {
+            break;
+        }
+        let asked = Asked::Profile {
+            millis: within.as_millis() as u16,
+            rate: wanted.rate.min(u16::MAX.into()) as u16,
+        };
+        let before = all.len();
+        elsewhere::ask(id, asked, ranks, |text| {
+            all.extend(serde_json::from_str::<Sampled>(text).ok());
+        });
+        let works = |sampled: &Sampled| sampled.ranks.iter().any(|rank| rank.all() > 0);
+        if !all[before..].iter().any(works) {
+            break;
+        }
+    }
+    all
+}
+
+/// Looks at ranks of this host. `ended` says whether to end, and when nothing is to be seen here,
+/// whether to go on all the same.
+fn look_here(
+    peers: &dyn Peers,
+    ranks: &[u32],
+    wanted: &Wanted,
+    ended: &mut dyn FnMut() -> Option<bool>,
+) -> Sampled {
     let mut looking = Looking::default();
     let pause = Duration::from_secs(1) / wanted.rate.max(1);
     let began = Instant::now();
     let mut next = began;
-    let mut counting = Counting::of(peers, &ranks);
-    while began.elapsed() < wanted.within && !ended() && looking.look(peers, &ranks) {
+    let mut counting = Counting::of(peers, ranks);
+    while began.elapsed() < wanted.within {
+        let ends = ended();
+        if ends == Some(true) || (!looking.look(peers, ranks) && ends.is_none()) {
+            break;
+        }
         // Looks for which there was no time are left out.
         let now = Instant::now();
         next = (next + pause).max(now);
@@ -126,12 +207,12 @@ pub fn look(wanted: &Wanted, ended: &mut dyn FnMut() -> bool) -> Result<Sampled,
     }
     let seconds = began.elapsed().as_secs_f64();
     let (counted, lost, uncounted) = counting.finish(peers);
-    Ok(Sampled {
+    Sampled {
         counted,
         lost,
         uncounted,
-        ..looking.finish(peers, &ranks, seconds)
-    })
+        ..looking.finish(peers, ranks, seconds)
+    }
 }
 
 fn choose<'a>(jobs: &[&'a dyn Peers], job: Option<u64>) -> Result<&'a dyn Peers, String> {
@@ -242,7 +323,59 @@ fn counts<T>(of: BTreeMap<T, u64>) -> Vec<Count<T>> {
     counts
 }
 
+/// Adds counts of the same names, those seen most often first.
+fn join<T: Ord>(into: &mut Vec<Count<T>>, more: Vec<Count<T>>) {
+    let mut all: BTreeMap<T, u64> = BTreeMap::new();
+    for count in into.drain(..).chain(more) {
+        *all.entry(count.name).or_default() += count.samples;
+    }
+    *into = counts(all);
+}
+
 impl Sampled {
+    /// Adds what was seen of the same job on another host, or at another time.
+    fn add(&mut self, more: Sampled) {
+        for looks in more.ranks {
+            match self.ranks.iter_mut().find(|own| own.rank == looks.rank) {
+                Some(own) => {
+                    own.runs += looks.runs;
+                    own.waits += looks.waits;
+                    own.sleeps += looks.sleeps;
+                }
+                None => self.ranks.push(looks),
+            }
+        }
+        self.ranks.sort_by_key(|looks| looks.rank);
+        join(&mut self.waits, more.waits);
+        for place in more.places {
+            let names = |of: &PlaceSamples| {
+                (of.function == place.function)
+                    && (of.place == place.place)
+                    && (of.library == place.library)
+            };
+            match self.places.iter_mut().find(|own| names(own)) {
+                Some(own) => {
+                    own.samples += place.samples;
+                    join(&mut own.ranks, place.ranks);
+                }
+                None => self.places.push(place),
+            }
+        }
+        self.places.sort_by_key(|place| u64::MAX - place.samples);
+        join(&mut self.functions, more.functions);
+        self.samples += more.samples;
+        join(&mut self.unread, more.unread);
+        for counts in more.counted {
+            match self.counted.iter_mut().find(|own| own.rank == counts.rank) {
+                Some(own) => own.add(&counts),
+                None => self.counted.push(counts),
+            }
+        }
+        self.counted.sort_by_key(|counts| counts.rank);
+        self.lost += more.lost;
+        self.uncounted = self.uncounted.take().or(more.uncounted);
+    }
+
     /// As lines of text, of at most 80 columns.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
@@ -280,10 +413,7 @@ impl Sampled {
         let counted = groups.iter().map(|group| group.iter().filter_map(counts));
         let counted: Vec<Vec<&RankCounts>> = counted.map(Iterator::collect).collect();
         let counted: Vec<_> = counted.into_iter().filter(|of| !of.is_empty()).collect();
-        lines.extend(counted::lines(
-            &counted,
-            Duration::from_secs_f64(self.seconds),
-        ));
+        lines.extend(counted::lines(&counted));
         if self.lost > 0 {
             lines.push(format!(
                 "{} records of messages were lost; take a higher --rate",
@@ -359,6 +489,10 @@ fn place(stack: &Stack) -> [String; 3] {
     };
     let at = stack.frames.iter().position(|frame| frame == users);
     let inner = at.and_then(|at| stack.frames[..at].last());
-    let library = inner.map_or_else(String::new, |frame| frame.function_text());
+    let library = inner.map_or_else(String::new, |frame| match frame.function.as_str() {
+        // Not each of its addresses by itself.
+        "" => frame.module_name(),
+        _ => frame.function_text(),
+    });
     [users.function_text(), users.place_text(), library]
 }

@@ -39,10 +39,13 @@ pub(super) struct Looks {
 }
 
 /// The thread that reads, one question after the other: two that read the stack of one rank would
-/// be in each other's way.
+/// be in each other's way. A profile, which lasts, has a thread of its own; it passes over stacks
+/// that somebody else reads.
 struct Reader {
     questions: Sender<Question>,
     answers: Receiver<Vec<u8>>,
+    answered: Sender<Vec<u8>>,
+    rings: UnixStream,
     /// A byte comes with each answer.
     bell: UnixStream,
 }
@@ -53,21 +56,38 @@ impl Reader {
         bell.set_nonblocking(true)?;
         let (questions, asked) = channel::<Question>();
         let (answered, answers) = channel();
+        let reader = Reader {
+            questions,
+            answers,
+            answered: answered.clone(),
+            rings: rings.try_clone()?,
+            bell,
+        };
         let segment = segment.clone();
         let read = move || {
             while let Ok(question) = asked.recv() {
-                let answer = question.answer(&*SegmentPeers::of(&segment));
-                if answered.send(answer).is_err() || rings.write_all(&[0]).is_err() {
+                if !question.answer_to(&segment, &answered, &mut rings) {
                     return;
                 }
             }
         };
         thread::Builder::new().spawn(read)?;
-        Ok(Reader {
-            questions,
-            answers,
-            bell,
-        })
+        Ok(reader)
+    }
+
+    /// Returns whether the question will be answered.
+    fn ask(&self, segment: &Arc<Segment>, question: Question) -> bool {
+        if question.asked.lasts().is_zero() {
+            return self.questions.send(question).is_ok();
+        }
+        let Ok(mut rings) = self.rings.try_clone() else {
+            return false;
+        };
+        let (segment, answered) = (segment.clone(), self.answered.clone());
+        let read = move || {
+            question.answer_to(&segment, &answered, &mut rings);
+        };
+        thread::Builder::new().spawn(read).is_ok()
     }
 }
 
@@ -78,7 +98,7 @@ impl Looks {
             self.reader = Reader::begin(segment).ok();
         }
         if let Some(reader) = &self.reader
-            && reader.questions.send(question).is_ok()
+            && reader.ask(segment, question)
         {
             self.open += 1;
         }
@@ -122,6 +142,17 @@ impl Looks {
 }
 
 impl Question {
+    /// Returns false when nobody is there for the answer.
+    fn answer_to(
+        &self,
+        segment: &Arc<Segment>,
+        answered: &Sender<Vec<u8>>,
+        rings: &mut UnixStream,
+    ) -> bool {
+        let answer = self.answer(&*SegmentPeers::of(segment));
+        answered.send(answer).is_ok() && rings.write_all(&[0]).is_ok()
+    }
+
     fn answer(&self, peers: &dyn Peers) -> Vec<u8> {
         let text = self.asked.answer(peers, &self.ranks);
         let mut answer = match (self.number, &self.ranks[..]) {

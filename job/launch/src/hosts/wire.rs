@@ -7,7 +7,7 @@
 use std::io;
 
 /// What an agent says first, with the protocol's version.
-pub const MAGIC: &[u8] = b"\nmargay-agent 8\n";
+pub const MAGIC: &[u8] = b"\nmargay-agent 9\n";
 /// Longest message in bytes: an environment, and the ports of all ranks.
 pub const LONGEST: usize = 16 << 20;
 /// Bytes of one stream that may be under way: the reader gives them back as it passes them on.
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn messages_come_in_any_pieces_behind_what_a_shell_prints() {
-        let mut sent = b"Welcome to b!\nmargay-agent is nice\n\nmargay-agent 8\n".to_vec();
+        let mut sent = b"Welcome to b!\nmargay-agent is nice\n\nmargay-agent 9\n".to_vec();
         sent.extend(Writer::new(kind::INPUT).number(7).bytes(b"abc").done());
         sent.extend(Writer::new(kind::BEAT).done());
         for piece in 1..sent.len() {

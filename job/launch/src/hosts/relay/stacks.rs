@@ -168,7 +168,7 @@ impl Question {
         let known = self.ranks.iter().filter_map(|rank| kept.get(rank));
         match self.asked {
             Asked::Calls(_) => known.flatten().copied().collect(),
-            Asked::Stacks | Asked::Posts => Vec::new(),
+            Asked::Stacks | Asked::Posts | Asked::Profile { .. } => Vec::new(),
         }
     }
 }
