@@ -352,7 +352,14 @@ fn contents(file: &Path) -> Result<Vec<u8>, String> {
 fn of_script(file: &OsString, arguments: &[OsString], asked: Wishes) -> Result<Order, String> {
     let path = Path::new(file);
     let shown = path.display();
-    let text = contents(path)?;
+    if file.len() > 1 && file.as_encoded_bytes().starts_with(b"-") && !path.exists() {
+        return Err(format!(
+            "there is no option '{shown}'; see margay submit --help. A command stands behind --: margay submit -- COMMAND"
+        ));
+    }
+    let text = contents(path).map_err(|error| {
+        format!("{error}; a script is wanted here, to submit a command put -- before it: margay submit -- {shown}")
+    })?;
     if !text.starts_with(b"#!") {
         return Err(format!(
             "{shown} is no script: its first line does not name a shell, such as #!/bin/sh; to submit a command put -- \

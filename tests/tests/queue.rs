@@ -253,7 +253,8 @@ fn what_cannot_be_is_refused_and_nothing_hangs() {
     queue.refused(&["submit", "-J", "", "--", "true"], "the name ''");
     queue.refused(&["submit", "-t", "soon", "--", "true"], "'soon'");
     queue.refused(&["submit", "-a", "9-1", "--", "true"], "'9-1'");
-    queue.refused(&["submit", "no-such.sh"], "no-such.sh");
+    queue.refused(&["submit", "no-such.sh"], "margay submit -- no-such.sh");
+    queue.refused(&["submit", "--wrap", "true"], "no option '--wrap'");
     queue.script("binary", "\x7fELF");
     queue.refused(&["submit", "binary"], "margay submit -- binary");
     queue.refused(&["submit"], "nothing to submit");
