@@ -123,10 +123,11 @@ fn states(launcher: u32) -> String {
         .collect()
 }
 
-/// A program that runs until a file is there, with a process that has left its session.
+/// A program that runs until a file is there, with a process that has left its session and its
+/// parent.
 fn until_there(name: &str) -> String {
     format!(
-        "setsid sh -c 'while [ ! -e {name} ]; do :; done' & while [ ! -e {name} ]; do :; done; wait; echo done"
+        "(setsid sh -c 'while [ ! -e {name} ]; do :; done' &); while [ ! -e {name} ]; do :; done; echo done"
     )
 }
 
@@ -174,6 +175,28 @@ fn gangs_take_turns_and_one_that_is_out_is_stopped_as_a_whole() {
         assert_eq!(output.stdout, b"done\ndone\n");
     }
     assert!(place.applications().is_empty());
+}
+
+#[test]
+fn what_an_application_has_stopped_itself_stays_stopped() {
+    let place = Place(scratch());
+    place.part("mkpart -sz 1 -rq 100 one");
+    let stops = "sh -c 'while :; do echo >> ran; done' & until [ -s ran ]; do :; done; kill -STOP $!; \
+                 until grep -q '^State:.T' /proc/$!/status; do :; done; cp ran before; \
+                 while [ ! -e end ]; do sleep 0.01; done; cmp ran before && kill -CONT $! && \
+                 until [ $(wc -c < ran) != $(wc -c < before) ]; do :; done && kill -KILL $!";
+    let job = place.start("-pn one -n 1", stops);
+    place.until("its child's stop", || place.path("before").exists());
+    let other = place.start("-pn one -n 1", &until_there("end"));
+    place.until("turns of both", || {
+        let all = place.applications();
+        all.len() == 2 && all.iter().all(|own| own["ran_ms"].as_u64() > Some(300))
+    });
+    fs::write(place.path("end"), "").unwrap();
+    for job in [job, other] {
+        let output = job.output();
+        assert!(output.status.success(), "{}", said(&output));
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use margay_sys_os::clock::now_ns;
 use margay_sys_os::cpu;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::Channel;
-use margay_sys_os::process::{self, PidFd};
+use margay_sys_os::process::{self, Halt, PidFd};
 
 use crate::leader::{Leader, PRIORITY, hosts_in};
 use crate::size::{Size, pool};
@@ -26,11 +26,6 @@ use crate::wire::{fields, receive, send};
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Where the service is away it is looked for this often.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
-/// Processes of an application that come while it is stopped are looked for from this on, then
-/// less and less often.
-const FIRST_SWEEP: Duration = Duration::from_millis(1);
-const LAST_SWEEP: Duration = Duration::from_secs(1);
-
 /// What the launcher asks for.
 struct Asked {
     /// The hosts of its partition with their slots, by their numbers as nodes.
@@ -78,7 +73,7 @@ struct Keeper {
     is_held: bool,
     /// An order to stop is to be confirmed.
     owes: bool,
-    sweep: Duration,
+    halt: Halt,
 }
 
 /// Looks after the application of the launcher at the other end of standard input.
@@ -129,7 +124,7 @@ pub fn attend() -> Result<(), String> {
         ran_ns: 0,
         is_held: false,
         owes: false,
-        sweep: FIRST_SWEEP,
+        halt: Halt::default(),
     };
     keeper.serve();
     Ok(())
@@ -249,9 +244,8 @@ impl Keeper {
             if self.leader.is_none() && !self.find_leader() {
                 return;
             }
-            if self.is_stopped() {
-                self.sweep = (self.sweep * 2).min(LAST_SWEEP);
-                self.stop();
+            if let Some((guard, _)) = self.guard {
+                self.halt.sweep(guard);
             }
         }
     }
@@ -260,11 +254,7 @@ impl Keeper {
         if self.leader.is_none() {
             return Some(LOOKS_EVERY);
         }
-        self.is_stopped().then_some(self.sweep)
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.guard.is_some() && !self.is_in && !self.is_on_hosts()
+        self.halt.pause()
     }
 
     /// Takes what the leader has to say; false when there is nothing more to do.
@@ -311,7 +301,6 @@ impl Keeper {
     fn roll_out(&mut self) {
         self.is_in = false;
         self.ran_ns += now_ns().saturating_sub(self.since_ns);
-        self.sweep = FIRST_SWEEP;
         self.owes = true;
         if !self.is_on_hosts() {
             self.stop();
@@ -338,19 +327,19 @@ impl Keeper {
     }
 
     /// Stops all processes below the guard; those that were made meanwhile, too.
-    fn stop(&self) {
+    fn stop(&mut self) {
         if let Some((guard, _)) = self.guard {
-            process::stop_descendants(guard);
+            self.halt.stop(guard);
         }
     }
 
     /// Continues all processes below the guard, unless the user has stopped them.
-    fn resume(&self) {
+    fn resume(&mut self) {
         if let Some((guard, _)) = self.guard
             && !self.is_held
             && !self.is_on_hosts()
         {
-            process::continue_descendants(guard);
+            self.halt.go_on(guard);
         }
     }
 
@@ -373,7 +362,10 @@ impl Keeper {
                     }
                 }
                 ["halted"] if !self.is_in => self.confirm(),
-                ["held"] => self.is_held = true,
+                ["held"] => {
+                    self.is_held = true;
+                    self.halt.hold();
+                }
                 ["released"] => {
                     self.is_held = false;
                     if self.is_in {

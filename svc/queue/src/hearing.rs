@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use margay_job_launch::turns::Turns;
 use margay_sys_os::descriptor::PollSet;
+use margay_sys_os::process::Halt;
 use margay_sys_os::signal::{SIGTERM, SIGUSR1, SignalFd};
 
 use crate::files::{JobFolder, SignalWish};
-use crate::hold::Halt;
 use crate::line::{Message, SupervisorLine};
 use crate::shell::Remote;
 use crate::wire::{BEAT, Wire};
@@ -136,7 +136,11 @@ impl Hearing {
 
     /// Stops or continues the job, and says when it is stopped.
     pub fn halt(&mut self, halt: &mut Halt, is_stop: bool) {
-        halt.set(is_stop);
+        let own = std::process::id();
+        match is_stop {
+            true => halt.stop(own),
+            false => halt.go_on(own),
+        }
         if let Some(relay) = self.relay.as_mut().filter(|_| is_stop) {
             relay.wire.say(b'p', &[]);
         }

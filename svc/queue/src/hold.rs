@@ -9,16 +9,14 @@ use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use margay_svc_queue_wire::{Owner, PROGRAM};
 use margay_sys_os::credentials::become_user;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::packets::{Hall, Packets};
 use margay_sys_os::port::user;
-use margay_sys_os::process::{
-    Reaped, ReapedUsage, become_subreaper, beside, continue_descendants, stop_descendants,
-};
+use margay_sys_os::process::{Halt, Reaped, ReapedUsage, become_subreaper, beside};
 use margay_sys_os::signal::{SignalFd, SignalSet, take_defaults_in};
 
 use crate::shell::quoted;
@@ -28,46 +26,8 @@ use crate::wire::{BEAT, Wire};
 /// How long each side of a command's way may take.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// Processes that come while the job is stopped are looked for from this on, then less and less
-/// often.
-const FIRST_SWEEP: Duration = Duration::from_millis(1);
-const LAST_SWEEP: Duration = Duration::from_secs(1);
-
 /// Longest command.
 const MOST_BYTES: usize = 32 << 10;
-
-/// All processes below this one while a job is out of its turn.
-#[derive(Debug, Default)]
-pub struct Halt(Option<(Instant, Duration)>);
-
-impl Halt {
-    pub fn is_on(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Stops them, or continues them.
-    pub fn set(&mut self, is_stop: bool) {
-        self.0 = is_stop.then(|| (Instant::now(), FIRST_SWEEP));
-        match is_stop {
-            true => self.sweep(),
-            false => continue_descendants(std::process::id()),
-        }
-    }
-
-    /// Stops what has come since.
-    pub fn sweep(&mut self) {
-        if let Some((at, pause)) = self.0.filter(|(at, _)| Instant::now() >= *at) {
-            stop_descendants(std::process::id());
-            self.0 = Some((at + pause, (pause * 2).min(LAST_SWEEP)));
-        }
-    }
-
-    /// When that is to be done.
-    pub fn pause(&self) -> Option<Duration> {
-        let (at, _) = self.0?;
-        Some(at.saturating_duration_since(Instant::now()))
-    }
-}
 
 /// The name at which the commands of a job are taken on a host; a socket's is no longer than 107
 /// bytes.
@@ -214,6 +174,7 @@ pub fn hold(job: &str, host: &str, owner: &[&str]) -> Result<(), String> {
     // It listens.
     wire.say(b'b', &[]);
     let (mut halt, mut poll) = (Halt::default(), PollSet::default());
+    let own = std::process::id();
     while !wire.is_cut() {
         poll.clear();
         poll.add_readable(signals.as_fd());
@@ -224,13 +185,16 @@ pub fn hold(job: &str, host: &str, owner: &[&str]) -> Result<(), String> {
         wire.go_on();
         while let Some((letter, _)) = wire.take() {
             if let b'p' | b'g' = letter {
-                halt.set(letter == b'p');
-                if letter == b'p' {
-                    wire.say(b'p', &[]);
+                match letter {
+                    b'p' => {
+                        halt.stop(own);
+                        wire.say(b'p', &[]);
+                    }
+                    _ => halt.go_on(own),
                 }
             }
         }
-        halt.sweep();
+        halt.sweep(own);
         let mut commands = commands.lock().unwrap_or_else(PoisonError::into_inner);
         while let Reaped::Child(pid, status) = ReapedUsage::default().reap() {
             if let Some(waiting) = commands.remove(&pid) {

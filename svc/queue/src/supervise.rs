@@ -17,7 +17,7 @@ use margay_sys_os::credentials::real_user;
 use margay_sys_os::descriptor::{FileLimit, PollSet};
 use margay_sys_os::memory;
 use margay_sys_os::process::{
-    Reaped, ReapedUsage, Start, Starter, Step, become_subreaper, descendants, descendants_of,
+    Halt, Reaped, ReapedUsage, Start, Starter, Step, become_subreaper, descendants, descendants_of,
     kill_descendants_counted, lead_session, signal_checked,
 };
 use margay_sys_os::signal::{
@@ -29,7 +29,6 @@ use crate::energy::{EnergyMeter, READ_EVERY};
 use crate::files::{JobEnd, JobFolder, JobOrder, SignalWish};
 use crate::gang;
 use crate::hearing::{Hearing, RETRY};
-use crate::hold::Halt;
 use crate::line::SupervisorLine;
 use crate::now_s;
 use crate::program::{self, Program, c_string};
@@ -287,7 +286,7 @@ fn watch(
         if let Some(since) = &mut out_since {
             idle += passed - std::mem::replace(since, passed);
         }
-        halt.sweep();
+        halt.sweep(std::process::id());
         let is_due = |at: Option<Duration>, idle| at.is_some_and(|at| passed >= at + idle);
         let is_over = |idle| is_due(limit, idle) || is_due(warning.map(|(at, _)| at), idle);
         if let Some(partition) = &order.gang

@@ -10,17 +10,19 @@ use std::process::{Command, ExitStatus};
 
 use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper};
 
+mod halt;
 mod rest;
 mod start;
 mod watch;
 
+pub use halt::{Halt, continue_descendants};
 pub use rest::is_at_rest;
 pub use start::{Start, StartError, Starter, Step, StringArray, execute};
 pub use watch::{
     PidFd, ProcessFacts, Reaped, ReapedUsage, ThreadState, all_processes, can_see_processes,
-    children, continue_descendants, descendants, descendants_of, has_thread, is_alive, is_anothers,
-    is_dumping_core, kill_descendants, kill_descendants_counted, others_of_this_program, reap,
-    reap_one, running_threads, signal_checked, stop_descendants, unreaped_child,
+    children, descendants, descendants_of, has_thread, is_alive, is_anothers, is_dumping_core,
+    kill_descendants, kill_descendants_counted, others_of_this_program, reap, reap_one,
+    running_threads, signal_checked, unreaped_child,
 };
 
 /// The name of this host.

@@ -25,13 +25,12 @@ use margay_job_observe::elsewhere::Asked;
 use margay_net_shm::SegmentPeers;
 use margay_sys_os::clock;
 use margay_sys_os::descriptor::{PollSet, set_nonblocking};
-use margay_sys_os::process;
-use margay_sys_os::signal::SignalSet;
+use margay_sys_os::process::{self, Halt};
+use margay_sys_os::signal::{SIGTSTP, SignalSet};
 use margay_sys_shm::segment::Segment;
 
 use super::asks::Asks;
 use super::branches::Branches;
-use super::halt::Halt;
 use super::local::{Input, Local, Output};
 use super::locations::decode_hosts;
 use super::looks::{Looks, Question};
@@ -274,14 +273,26 @@ impl Agent {
             }
             kind::SIGNAL => {
                 let signal = from.small::<i32>()?;
+                if signal == SIGTSTP {
+                    self.halt.hold();
+                }
                 if let Stage::Running(_, local) = &mut self.stage {
                     local.guard.tell(Command::Signal(signal));
                 }
             }
             kind::KILL => self.kill(),
             kind::HALT => {
-                let halted = self.halt.obey(from.number()? != 0, self.guard());
-                self.say(&halted);
+                let is_stop = from.number()? != 0;
+                match self.guard() {
+                    Some(guard) if is_stop => self.halt.stop(guard),
+                    Some(guard) => self.halt.go_on(guard),
+                    // They have not begun.
+                    None if is_stop => self.halt.begin(),
+                    None => self.halt = Halt::default(),
+                }
+                if is_stop {
+                    self.say(&Writer::new(kind::HALT).done());
+                }
             }
             kind::CREDIT => {
                 let (stream, bytes) = (from.number()?, from.small::<usize>()?);
@@ -431,7 +442,9 @@ impl Agent {
         if now >= self.heard + Duration::from_millis(wire::SILENCE_MS) {
             self.leave();
         }
-        self.halt.sweep(self.guard());
+        if let Some(guard) = self.guard() {
+            self.halt.sweep(guard);
+        }
         // However much the ranks print.
         if now >= self.reported + Duration::from_millis(wire::BEAT_MS) {
             self.reported = now;

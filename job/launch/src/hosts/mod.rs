@@ -33,7 +33,6 @@ pub mod agent;
 mod asks;
 mod branches;
 mod connection;
-mod halt;
 mod local;
 mod locations;
 mod looks;

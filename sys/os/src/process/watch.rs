@@ -1,7 +1,6 @@
 //! Watching processes: their children, their descendants, their states, and handles that outlive a
 //! reused id.
 
-use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -16,10 +15,9 @@ use rustix::process::{
     Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, pidfd_open, waitid, waitpid,
 };
 
-use crate::cpu;
 use crate::descriptor::PollSet;
 use crate::port::user;
-use crate::signal::{self, SIGCONT, SIGSTOP};
+use crate::signal;
 
 /// What waiting for children gave.
 #[derive(Debug, PartialEq, Eq)]
@@ -275,48 +273,6 @@ pub fn descendants(except: &[u32]) -> Vec<ProcessFacts> {
     }
     family.retain(|f| f.state != 'Z');
     family
-}
-
-/// Stops all processes below one, parents first; those that they made meanwhile, too.
-pub fn stop_descendants(of: u32) {
-    let mut stopped: Vec<u32> = Vec::new();
-    loop {
-        let mut all = descendants_of(of);
-        all.retain(|pid| !stopped.contains(pid));
-        if all.is_empty() {
-            return;
-        }
-        for &pid in &all {
-            // One that has ended needs no stop.
-            let _ = signal::send(pid, SIGSTOP);
-        }
-        stopped.extend(all);
-    }
-}
-
-/// Continues all processes below one, children first. Those of this thread's core come last: one
-/// that has slept gets the core at once, and the others would wait until its slice is over.
-pub fn continue_descendants(of: u32) {
-    let own = cpu::current().and_then(|core| u32::try_from(core).ok());
-    let all = descendants_of(of).into_iter();
-    let all: Vec<ProcessFacts> = all.filter_map(ProcessFacts::of).collect();
-    // Which child of `of` each is, or is below.
-    let mut child_of: HashMap<u32, u32> = HashMap::new();
-    let mut last: HashSet<u32> = HashSet::new();
-    for facts in &all {
-        let child = child_of.get(&facts.parent).copied();
-        let child = child.unwrap_or(facts.pid);
-        child_of.insert(facts.pid, child);
-        if Some(facts.last_core) == own {
-            last.insert(child);
-        }
-    }
-    let is_last = |facts: &&ProcessFacts| last.contains(&child_of[&facts.pid]);
-    let first = all.iter().rev().filter(|facts| !is_last(facts));
-    for facts in first.chain(all.iter().rev().filter(is_last)) {
-        // One that has ended goes nowhere.
-        let _ = signal::send(facts.pid, SIGCONT);
-    }
 }
 
 /// The living descendants of a process, each behind its parent. Processes that come meanwhile may
