@@ -172,10 +172,8 @@ fn a_host_that_is_lost_ends_its_job_and_the_others_go_on() {
     assert_eq!(queue.row(&cancelled)["state"], "cancelled");
     queue.hosts.switch_off(2);
     // Its launcher sees that, or what watches over it where it is stopped.
-    queue.until("the loss", || {
-        let state = queue.row(&both)["state"].clone();
-        state == "lost" || state == "failed"
-    });
+    queue.until("the loss", || queue.row(&both)["state"] != "running");
+    assert_eq!(queue.row(&both)["state"], "lost", "{}", queue.row(&both));
     let lines = queue.lines("log").len();
     queue.until("the other job", || queue.lines("log").len() > lines + 100);
     assert_eq!(queue.row(&one)["state"], "running");
@@ -233,7 +231,7 @@ fn supervisor(queue: &Queue, job: &str) -> u32 {
     let listed = queue.ok("part pspart -json day");
     let all: Value = serde_json::from_str(&listed).unwrap();
     let all = all["applications"].as_array().unwrap();
-    let name = format!("job {job}:");
+    let name = format!("job {job}: script");
     let is_own = |own: &&Value| own["command"].as_str().unwrap().starts_with(&name);
     let pid = all.iter().find(is_own).unwrap()["pid"].as_u64().unwrap();
     pid.try_into().unwrap()

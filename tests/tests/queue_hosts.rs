@@ -569,3 +569,82 @@ fn hosts_that_a_command_prints_join_and_leave() {
     queue.ok("down");
     nothing_is_left(&queue.mark);
 }
+
+/// Sends a signal to all processes of a host.
+fn to_all_of(queue: &Queue, host: u32, signal: &str) {
+    let pids = run(Command::new("ip").args(["netns", "pids", &queue.hosts.name(host)]));
+    for pid in String::from_utf8_lossy(&pids.stdout).split_whitespace() {
+        // One that has ended hears nothing.
+        let _ = Command::new("kill").args(["-s", signal, pid]).output();
+    }
+}
+
+#[test]
+fn a_job_that_sees_the_loss_of_its_host_first_is_lost_and_one_that_fails_is_not() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let queue = Queue::up(hosts);
+    let [a, b] = [1, 2].map(|host| queue.hosts.name(host));
+    queue.ok(&format!("up --hosts {a}:1,{b}:2"));
+    let mpiexec = stage().join("bin/mpiexec");
+    let begin = |options: &str, out: &str| {
+        let script = format!(
+            "#!/bin/sh\n{} sh -c 'hostname >> {out}; exec sleep 600'\n",
+            mpiexec.display()
+        );
+        fs::write(queue.path("both"), script).unwrap();
+        let line = format!("submit --parsable -o log -N 2 -n 2 {options} both");
+        let job = queue.ok(&line).trim().to_owned();
+        queue.until("its ranks", || queue.lines(out).len() == 2);
+        job
+    };
+
+    // Its connections break: the launcher of the job sees that at once.
+    let lost = begin("", "lost");
+    queue.hosts.switch_off(2);
+    queue.until("the loss", || queue.row(&lost)["state"] != "running");
+    let row = queue.row(&lost);
+    assert_eq!(row["state"], "lost", "{row}");
+    assert!(row["note"].as_str().unwrap().contains(&b), "{row}");
+    queue.hosts.switch_on(2);
+    queue.until("the host", || queue.state_of(2) == "idle");
+
+    // It says nothing any more: the launcher and the head see that at about the same time.
+    let again = begin("--requeue", "again");
+    queue.hosts.cut_off(2);
+    to_all_of(&queue, 2, "STOP");
+    queue.until("the loss", || queue.row(&again)["state"] != "running");
+    assert_eq!(
+        queue.row(&again)["state"],
+        "waiting",
+        "{}",
+        queue.row(&again)
+    );
+    to_all_of(&queue, 2, "CONT");
+    queue.hosts.switch_on(2);
+    queue.until("its ranks", || queue.lines("again").len() == 4);
+    queue.ok(&format!("cancel {again}"));
+    run(&mut queue.margay(&format!("wait {again}")));
+
+    // A host that is only suspected, as another job could not begin there, is no reason.
+    let waits = "#!/bin/sh\nuntil [ -e fail ]; do sleep 0.05; done\nexit 3\n";
+    fs::write(queue.path("fails"), waits).unwrap();
+    let line = "submit --parsable -o log --requeue -N 2 -n 2 fails";
+    let fails = queue.ok(line).trim().to_owned();
+    queue.until("its begin", || queue.row(&fails)["state"] == "running");
+    queue.hosts.cut_off(2);
+    let other = queue.begin("-n 1", "other");
+    queue.until("a doubt", || queue.state_of(2) == "down");
+    fs::write(queue.path("fail"), "").unwrap();
+    queue.until("its end", || queue.row(&fails)["state"] != "running");
+    let row = queue.row(&fails);
+    assert_eq!(
+        (&row["state"], &row["exit_code"]),
+        (&"failed".into(), &3.into()),
+        "{row}"
+    );
+    queue.ok(&format!("cancel {other}"));
+    queue.hosts.switch_on(2);
+    run(&mut queue.margay("wait --all"));
+    queue.ok("down");
+    nothing_is_left(&queue.mark);
+}

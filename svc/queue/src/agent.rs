@@ -153,6 +153,9 @@ pub fn agent(is_system: bool) -> Result<(), String> {
             if let (b'c', Some((number, bytes))) = (letter, Passage::parted(&bytes)) {
                 passage.hear(number, bytes);
             }
+            if letter == b'a' {
+                wire.say(b'a', &[]);
+            }
             if letter != b'h' || claim.is_some() {
                 continue;
             }

@@ -32,12 +32,21 @@ const RETRY: Duration = Duration::from_secs(3);
 const ASKED_EVERY: Duration = Duration::from_secs(10);
 
 /// What is known of a host: what it has, or why it is of no use.
-pub type Status = Result<HostFacts, String>;
+pub type Status = Result<HostFacts, Silence>;
+
+/// Why a host is of no use, and when it was last heard of.
+#[derive(Clone, Debug)]
+pub struct Silence {
+    pub why: String,
+    pub since: Instant,
+}
 
 /// What the head hears.
 #[derive(Debug)]
 pub enum News {
     Host(usize, Status),
+    /// A host is there that was [asked](Agents::ask_now).
+    Answer(usize),
     /// The hosts of the allocation in which this machine is.
     Allocation(Vec<HostSpec>),
 }
@@ -52,12 +61,20 @@ pub struct Agents {
     wake: UnixStream,
     sender: Sender<News>,
     events: Receiver<News>,
-    /// Set for a host whose state is to be said again when it is next heard of.
-    asked: Vec<Arc<AtomicBool>>,
+    asked: Vec<Arc<Asked>>,
     /// Closed when it is the end: of a host, and of what asks Slurm.
     over: Vec<Option<UnixStream>>,
     allocation: Option<UnixStream>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// What is wanted of a host.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Its state is to be said again when it is next heard of.
+    again: AtomicBool,
+    /// It is to say at once that it is there.
+    now: AtomicBool,
 }
 
 /// What a thread works with.
@@ -68,7 +85,7 @@ struct Attendance {
     /// The queue is that of all users.
     is_system: bool,
     events: Sender<News>,
-    asked: Arc<AtomicBool>,
+    asked: Arc<Asked>,
     /// A byte wakes the head.
     wake: UnixStream,
     over: UnixStream,
@@ -78,14 +95,15 @@ struct Attendance {
 const PRINTED_WITHIN: Duration = Duration::from_secs(60);
 const MOST_PRINTED: usize = 1 << 20;
 
-/// Waits, with the descriptors in the set; returns whether it is the end.
+/// Waits, with the descriptors in the set and for a byte that wakes; returns whether it is the end.
 fn is_over(over: &UnixStream, poll: &mut PollSet, pause: Duration) -> bool {
     let place = poll.add_readable(over.as_fd());
     let waited = poll.wait(Some(pause));
     if waited.is_err() {
         std::thread::sleep(BEAT);
     }
-    poll.ready(place).readable
+    let mut over = over;
+    poll.ready(place).readable && !matches!(over.read(&mut [0; 64]), Ok(1..))
 }
 
 fn system(error: &io::Error) -> String {
@@ -127,7 +145,7 @@ impl Agents {
     pub fn add(&mut self, host: usize, name: &str, shell: &[String]) -> Result<(), String> {
         let failed = |error: io::Error| system(&error);
         let (over, ended) = UnixStream::pair().map_err(failed)?;
-        let asked = Arc::new(AtomicBool::new(false));
+        let asked = Arc::<Asked>::default();
         let attendance = Attendance {
             host,
             own: Claimant {
@@ -205,7 +223,17 @@ impl Agents {
     /// Wants to hear again whether a host is there.
     pub fn ask_again(&self, host: usize) {
         if let Some(asked) = self.asked.get(host) {
-            asked.store(true, Ordering::SeqCst);
+            asked.again.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Wants to hear at once whether a host is there that has been.
+    pub fn ask_now(&self, host: usize) {
+        if let (Some(asked), Some(Some(over))) = (self.asked.get(host), self.over.get(host)) {
+            asked.now.store(true, Ordering::SeqCst);
+            // A full pipe wakes it as well.
+            let mut over = over;
+            let _ = over.write(&[1]);
         }
     }
 
@@ -276,8 +304,12 @@ impl Attendance {
     }
 
     fn say(&self, status: Status) {
+        self.tell(News::Host(self.host, status));
+    }
+
+    fn tell(&self, news: News) {
         // A head that has gone hears nothing; a full pipe wakes it as well.
-        let _ = self.events.send(News::Host(self.host, status));
+        let _ = self.events.send(news);
         let _ = (&self.wake).write(&[1]);
     }
 
@@ -293,7 +325,7 @@ impl Attendance {
             }
             // This head has lost its lock if another one comes after it: it hears so from there.
             let _ = claim.answer();
-            if self.asked.swap(false, Ordering::SeqCst) {
+            if self.asked.again.swap(false, Ordering::SeqCst) {
                 self.say(Ok(HostFacts::here()));
             }
         }
@@ -304,11 +336,11 @@ impl Attendance {
         let mut last: Option<String> = None;
         loop {
             let (was_up, ended) = self.session();
-            let Some(why) = ended else { return };
-            if was_up || last.as_ref() != Some(&why) {
-                self.say(Err(why.clone()));
+            let Some(silence) = ended else { return };
+            if was_up || last.as_ref() != Some(&silence.why) {
+                self.say(Err(silence.clone()));
             }
-            last = Some(why);
+            last = Some(silence.why);
             let mut poll = PollSet::default();
             if is_over(&self.over, &mut poll, RETRY) {
                 return;
@@ -318,14 +350,15 @@ impl Attendance {
 
     /// Starts the agent and keeps it. Returns whether it was there, and why it no longer is; none
     /// at the end.
-    fn session(&self) -> (bool, Option<String>) {
+    fn session(&self) -> (bool, Option<Silence>) {
+        let silent = |why, since| Some(Silence { why, since });
         let words = match self.is_system {
             true => "agent --system",
             false => "agent",
         };
         let mut remote = match Remote::start(&self.own.name, &self.shell, words) {
             Ok(remote) => remote,
-            Err(text) => return (false, Some(text)),
+            Err(text) => return (false, silent(text, Instant::now())),
         };
         remote.wire.say(b'h', self.own.text().as_bytes());
         let mut facts: Option<HostFacts> = None;
@@ -345,24 +378,34 @@ impl Attendance {
                 match letter {
                     b'i' => {
                         facts = HostFacts::of(&bytes);
-                        self.say(facts.ok_or_else(|| "the agent speaks another version; install the same Margay on all hosts".to_owned()));
+                        let why = "the agent speaks another version; install the same Margay on all hosts";
+                        self.say(facts.ok_or_else(|| Silence {
+                            why: why.into(),
+                            since: Instant::now(),
+                        }));
                     }
                     b'c' => self.pass(&mut passage, &mut remote.wire, &bytes),
                     b'n' => {
                         remote.end();
                         let why = String::from_utf8_lossy(&bytes).into_owned();
-                        return (facts.is_some(), Some(why));
+                        return (facts.is_some(), silent(why, Instant::now()));
                     }
+                    b'a' => self.tell(News::Answer(self.host)),
                     _ => {}
                 }
-                if let Some(facts) = facts.filter(|_| self.asked.swap(false, Ordering::SeqCst)) {
+                let again = &self.asked.again;
+                if let Some(facts) = facts.filter(|_| again.swap(false, Ordering::SeqCst)) {
                     self.say(Ok(facts));
                 }
             }
             passage.go_on(&mut remote.wire);
+            if facts.is_some() && self.asked.now.swap(false, Ordering::SeqCst) {
+                remote.wire.say(b'a', &[]);
+            }
             remote.wire.beat();
             if remote.is_gone() {
-                return (facts.is_some(), Some(remote.end()));
+                let heard = remote.wire.heard;
+                return (facts.is_some(), silent(remote.end(), heard));
             }
         }
     }

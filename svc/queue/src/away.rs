@@ -2,6 +2,7 @@
 //! this program there, which runs the job ([`there`](crate::there)). Output comes here, into the
 //! same files as that of other jobs.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Write;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::{now_s, output};
 
 /// When nothing was heard for so long, the other side has ended the job: it does so after
 /// [`SILENCE`](crate::wire::SILENCE).
-const LOST_AFTER: Duration = Duration::from_secs(14);
+pub const LOST_AFTER: Duration = Duration::from_secs(14);
 
 /// A job that did not run, or about whose end nothing is known.
 fn without(end: End, note: String, has_begun: bool) -> JobEnd {
@@ -71,8 +72,15 @@ impl<'a> OwnTurns<'a> {
 
     /// What asks for its turns.
     fn turns(order: &JobOrder, partition: &str) -> Result<Turns, String> {
+        // A script is known by the job's name.
+        let names = order.environment.iter().filter_map(|variable| {
+            let variable = variable.0.to_str()?;
+            variable.strip_prefix("SLURM_JOB_NAME=")
+        });
+        let name = names.filter(|_| order.script.is_some()).map(Cow::from);
         let words = order.arguments.iter().take(20);
-        let words: Vec<_> = words.map(|word| word.0.to_string_lossy()).collect();
+        let words = words.map(|word| word.0.to_string_lossy());
+        let words: Vec<_> = name.chain(words).collect();
         let turns = Turns::ask(&Wanted {
             name: partition,
             ranks: None,

@@ -29,6 +29,7 @@ use crate::line::Message;
 use crate::resources::Resources;
 use crate::store::{Entry, Finish, Left, Missing, Ordered, Regained, Store, Which};
 use crate::{log, machine_start, now_s};
+use hosts::Doubt;
 pub use hosts::{ANSWERED_WITHIN, Hosts, refuses_interactive};
 use watch::{IdleSupervisor, Watched};
 
@@ -50,6 +51,8 @@ pub struct Head {
     /// Where running jobs have their slots, as the store knows.
     stored_parts: HashMap<JobId, String>,
     idle: Vec<IdleSupervisor>,
+    /// Jobs of several hosts of which it is not known whether they failed or were lost.
+    doubts: Vec<Doubt>,
     /// Which table of partitions was looked at for queues whose jobs take turns.
     partitions: Option<gang::Stamp>,
     /// Ends that are to be stored; more than none only while the store refuses.
@@ -137,6 +140,7 @@ impl Head {
             scheduler,
             watched: HashMap::new(),
             idle: Vec::new(),
+            doubts: Vec::new(),
             partitions: None,
             finishes: Vec::new(),
             requeues: Vec::new(),
@@ -367,7 +371,10 @@ impl Head {
         let now_s = now_s();
         let next = self.scheduler.next_moment(now_s);
         let next = next.map(|next| next.saturating_sub(now_s).max(1));
-        next.into_iter().chain(self.partitions_pause_s()).min()
+        next.into_iter()
+            .chain(self.partitions_pause_s())
+            .chain(self.doubts_pause_s())
+            .min()
     }
 
     /// Time has passed.
@@ -529,6 +536,7 @@ impl Head {
             self.entries.insert(id, entry);
         }
         self.is_changed = true;
+        self.settle_doubts();
         self.schedule();
         Ok(match jobs.len() {
             0 => "no job waits or runs\n".into(),

@@ -17,6 +17,7 @@
 //! | `x` | host | how it ended, as JSON |
 //! | `c` | both | the number of a command's connection (32 bits), and bytes of it; none at its end |
 //! | `b` | both | nothing: the sender is there |
+//! | `a` | both | nothing: a word is wanted at once; the word |
 //!
 //! In the queue of all users, the first bytes of a command's connection are a line of JSON by the
 //! agent: the user who asks, with the groups.

@@ -1,5 +1,6 @@
 //! The hosts of a machine of several: which are there, and where jobs are.
 
+mod doubt;
 mod members;
 
 use std::path::Path;
@@ -8,8 +9,10 @@ use std::time::{Duration, Instant};
 use margay_core_queue::{Host, JobId, Part, Wishes};
 use margay_svc_queue_wire::{HostRow, MachineSpec, Order, Shared};
 
+pub(super) use doubt::Doubt;
+
 use super::Head;
-use crate::agents::{Agents, News, Status};
+use crate::agents::{Agents, News, Silence, Status};
 use crate::files::JobFolder;
 use crate::log;
 use crate::site::{Away, HostPart, Site};
@@ -27,6 +30,8 @@ struct KnownHost {
     slots: u32,
     memory_mib: u64,
     is_up: bool,
+    /// Since when nothing is heard of it, by what keeps its agent.
+    silent: Option<Instant>,
     is_here: bool,
     stay: Stay,
     note: String,
@@ -39,6 +44,14 @@ enum Stay {
     /// No job starts there; it goes when those that run there have ended.
     Leaves,
     Gone,
+}
+
+impl KnownHost {
+    /// Since when nothing is heard of it, and why, in words.
+    fn silence(&self) -> Option<(Instant, String)> {
+        let since = self.silent?;
+        Some((since, format!("host {}: {}", self.name, self.note)))
+    }
 }
 
 /// The hosts of a machine of several.
@@ -120,12 +133,12 @@ impl Hosts {
             Ok(facts) => {
                 known.slots = known.asked_slots.unwrap_or(facts.cores);
                 known.memory_mib = facts.memory_mib;
-                known.is_up = true;
+                (known.is_up, known.silent) = (true, None);
                 known.note.clear();
             }
-            Err(why) => {
+            Err(Silence { why, since }) => {
                 log(&format!("host {} is down: {why}", known.name));
-                known.is_up = false;
+                (known.is_up, known.silent) = (false, Some(since));
                 known.note = why;
             }
         }
@@ -216,7 +229,14 @@ impl Head {
             match news {
                 News::Host(host, status) => {
                     hosts.note(host, status);
+                    self.doubts.iter_mut().for_each(|doubt| {
+                        let known = hosts.known.get(host);
+                        doubt.hear(host, known.and_then(KnownHost::silence));
+                    });
                     has_news = true;
+                }
+                News::Answer(host) => {
+                    (self.doubts.iter_mut()).for_each(|doubt| doubt.hear(host, None));
                 }
                 News::Allocation(hosts) => allocation = Some(hosts),
             }
@@ -227,6 +247,7 @@ impl Head {
         if let Some(hosts) = allocation {
             self.follow_allocation(&hosts);
         }
+        self.settle_doubts();
         self.let_go();
     }
 

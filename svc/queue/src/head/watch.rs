@@ -226,10 +226,10 @@ impl Head {
                 if !end.has_begun || finish.end == End::Lost {
                     self.suspect(id);
                 }
-                if self.runs_again(id, finish.end) || !end.has_begun && self.waits_again(id) {
+                if !end.has_begun && self.waits_again(id) {
                     self.requeue(id);
-                } else {
-                    self.finish(id, finish);
+                } else if !self.doubt(id, &finish) {
+                    self.conclude(id, finish);
                 }
             }
             Ok(Found::Supervised(pid)) => {
@@ -268,6 +268,14 @@ impl Head {
                 let note = format!("how it ended cannot be read: {error}");
                 self.end(id, End::Lost, note);
             }
+        }
+    }
+
+    /// Puts a job back that has ended so and waits again, or notes its end.
+    pub(super) fn conclude(&mut self, id: JobId, finish: Finish) {
+        match self.runs_again(id, finish.end) {
+            true => self.requeue(id),
+            false => self.finish(id, finish),
         }
     }
 

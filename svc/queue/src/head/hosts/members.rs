@@ -49,6 +49,7 @@ impl Hosts {
                     slots: 0,
                     memory_mib: 0,
                     is_up: false,
+                    silent: None,
                     is_here: is_this_machine(&named.name),
                     stay: Stay::Stays,
                     note: NO_ANSWER.into(),

@@ -1,0 +1,112 @@
+//! Jobs of several hosts that have ended badly: when one of their hosts has gone, what the job has
+//! there or its `mpiexec` may see that before the head does. Then the job was lost, and has not
+//! failed. So the hosts are asked, and the end counts when all have answered or one has gone.
+
+use std::time::{Duration, Instant};
+
+use margay_core_queue::{End, JobId};
+
+use crate::away::LOST_AFTER;
+use crate::head::Head;
+use crate::log;
+use crate::store::Finish;
+
+/// A job whose end is in doubt.
+#[derive(Debug)]
+pub struct Doubt {
+    id: JobId,
+    finish: Finish,
+    /// The hosts that have not answered yet.
+    asked: Vec<usize>,
+    /// When nothing of the job runs any more on a host that has gone, and which in words.
+    lost: Option<(Instant, String)>,
+}
+
+impl Doubt {
+    /// Something was heard of a host: that it is there, or since when it is silent, and why.
+    pub fn hear(&mut self, host: usize, silent: Option<(Instant, String)>) {
+        if !self.asked.contains(&host) {
+            return;
+        }
+        self.asked.retain(|other| *other != host);
+        let lost = silent.map(|(since, why)| (since + LOST_AFTER, why));
+        self.lost = self.lost.take().max(lost);
+    }
+
+    /// How long it is still open; none while that is not known.
+    fn left(&self) -> Option<Duration> {
+        match &self.lost {
+            Some((at, _)) => Some(at.saturating_duration_since(Instant::now())),
+            None => self.asked.is_empty().then_some(Duration::ZERO),
+        }
+    }
+}
+
+impl Head {
+    /// Whether the end of a job is in doubt; it is concluded later then.
+    pub(in crate::head) fn doubt(&mut self, id: JobId, finish: &Finish) -> bool {
+        let is_bad = match finish.end {
+            End::Exit(code) => code != 0,
+            End::Signal(_) => true,
+            End::TimeLimit | End::MemoryLimit | End::Cancelled | End::NotStarted | End::Lost => {
+                false
+            }
+        };
+        let (Some(hosts), Some(job)) = (&self.hosts, self.scheduler.job(id)) else {
+            return false;
+        };
+        if !is_bad || job.parts.len() < 2 {
+            return false;
+        }
+        let known = job.parts.iter().map(|part| part.host as usize);
+        let other = |at: &usize| hosts.known.get(*at).is_some_and(|host| !host.is_here);
+        let asked: Vec<usize> = known.filter(other).collect();
+        let mut doubt = Doubt {
+            id,
+            finish: finish.clone(),
+            asked: asked.clone(),
+            lost: None,
+        };
+        for at in asked {
+            match hosts.known[at].silence() {
+                None => hosts.agents.ask_now(at),
+                silent => doubt.hear(at, silent),
+            }
+        }
+        self.doubts.push(doubt);
+        self.settle_doubts();
+        true
+    }
+
+    /// Concludes the ends that are in doubt no more.
+    pub(in crate::head) fn settle_doubts(&mut self) {
+        let is_cancelled = |id: JobId| self.entries.get(&id).is_none_or(|entry| entry.is_cancelled);
+        let is_settled = |doubt: &mut Doubt| {
+            if is_cancelled(doubt.id) {
+                doubt.lost = None;
+                return true;
+            }
+            doubt.left() == Some(Duration::ZERO)
+        };
+        let settled: Vec<Doubt> = self.doubts.extract_if(.., is_settled).collect();
+        for doubt in settled {
+            let Doubt {
+                id,
+                mut finish,
+                lost,
+                ..
+            } = doubt;
+            if let Some((_, note)) = lost {
+                log(&format!("job {id} is lost: {note}"));
+                (finish.end, finish.note) = (End::Lost, note);
+            }
+            self.conclude(id, finish);
+        }
+    }
+
+    /// After how many seconds an end is to be concluded, if one is.
+    pub(in crate::head) fn doubts_pause_s(&self) -> Option<u64> {
+        let left = self.doubts.iter().filter_map(Doubt::left).min()?;
+        Some(left.as_secs() + 1)
+    }
+}
