@@ -185,6 +185,11 @@ impl Turns {
         self.tell(&["halted"]);
     }
 
+    /// All of the job has ended, and this process goes on.
+    pub fn ended(&self) {
+        self.tell(&["ended"]);
+    }
+
     /// Whether the ranks are stopped now.
     pub(crate) fn is_out(&self) -> bool {
         self.out_since.is_some()

@@ -362,6 +362,7 @@ impl Keeper {
                     }
                 }
                 ["halted"] if !self.is_in => self.confirm(),
+                ["ended"] => self.guard = None,
                 ["held"] => {
                     self.is_held = true;
                     self.halt.hold();

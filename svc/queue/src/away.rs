@@ -142,6 +142,12 @@ impl<'a> OwnTurns<'a> {
     }
 }
 
+impl Drop for OwnTurns<'_> {
+    fn drop(&mut self) {
+        self.turns.ended();
+    }
+}
+
 /// Where a job begins; with turns on several hosts also what holds the rest of it on each.
 fn start(order: &JobOrder, away: &Away) -> Result<Vec<Remote>, String> {
     let mut remotes = vec![Remote::start(&away.host, &away.shell, "there")?];
