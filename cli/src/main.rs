@@ -309,9 +309,23 @@ fn parse<T: FromArgMatches>(
     command: &mut clap::Command,
     arguments: Vec<OsString>,
 ) -> Result<T, ExitCode> {
-    parse_with(command, arguments, |command, error| {
-        options::one_line(error, shown_name(command))
+    let own = called(command, &arguments);
+    parse_with(command, arguments, |_, error| {
+        options::one_line(error, &own)
     })
+}
+
+/// The name of a command with those of its subcommand that these words begin with.
+fn called(command: &clap::Command, words: &[OsString]) -> String {
+    let (mut name, mut own) = (shown_name(command).to_owned(), command);
+    for word in words {
+        let Some(sub) = own.find_subcommand(word) else {
+            break;
+        };
+        name = format!("{name} {}", word.display());
+        own = sub;
+    }
+    name
 }
 
 /// Does the same; `text` words an error.

@@ -210,10 +210,15 @@ pub fn set(options: &SetOptions) -> Result<(), String> {
 pub fn node(options: &NodeOptions) -> Result<(), String> {
     options.which.choose();
     if let Some((word, names)) = options.words.split_first() {
+        if names.is_empty() || !matches!((&**word, options.now), ("add", false) | ("remove", _)) {
+            return Err(
+                "write margay node add HOST..., or margay node remove [--now] HOST...".into(),
+            );
+        }
         let list = hosts(&names.join(","))?.distinct().into_iter();
         let mut words = vec!["hosts".to_owned(), word.clone()];
-        match (word.as_str(), options.now) {
-            ("add", false) => {
+        match word.as_str() {
+            "add" => {
                 let list: Vec<HostSpec> = list
                     .map(|(name, slots)| HostSpec {
                         name,
@@ -223,14 +228,9 @@ pub fn node(options: &NodeOptions) -> Result<(), String> {
                     .collect();
                 words.push(hosts_text(&list));
             }
-            ("remove", now) => {
-                words[1] += if now { "-now" } else { "" };
-                words.extend(list.map(|(name, _)| name));
-            }
             _ => {
-                return Err(
-                    "write margay node add HOST..., or margay node remove [--now] HOST...".into(),
-                );
+                words[1] += if options.now { "-now" } else { "" };
+                words.extend(list.map(|(name, _)| name));
             }
         }
         match ask(&Request::Set { words })? {
@@ -416,7 +416,15 @@ fn many(file: &Path, asked: &Wishes) -> Result<Vec<Order>, String> {
 /// In words.
 pub fn wait(options: &JobsOptions) -> Result<bool, String> {
     options.which.choose();
-    until_ended(options.jobs.clone(), false)
+    until_ended(targets(options)?, false)
+}
+
+/// The jobs that are named; none for all.
+fn targets(options: &JobsOptions) -> Result<Vec<Target>, String> {
+    match options.jobs.is_empty() && !options.all {
+        true => Err("no job is named; name some, or say --all".into()),
+        false => Ok(options.jobs.clone()),
+    }
 }
 
 /// The same; `is_known` says that the head has answered before.
@@ -460,7 +468,7 @@ fn outcome(row: &JobRow) -> String {
 /// In words.
 pub fn cancel(options: &JobsOptions) -> Result<(), String> {
     options.which.choose();
-    let jobs = options.jobs.clone();
+    let jobs = targets(options)?;
     show(ask(&Request::Cancel { jobs })?)
 }
 
@@ -470,7 +478,7 @@ pub fn cancel(options: &JobsOptions) -> Result<(), String> {
 /// In words.
 pub fn hold(options: &JobsOptions, is_held: bool) -> Result<(), String> {
     options.which.choose();
-    let jobs = options.jobs.clone();
+    let jobs = targets(options)?;
     show(ask(&Request::Hold { jobs, is_held })?)
 }
 
@@ -499,9 +507,12 @@ pub fn explain(options: &ExplainOptions) -> Result<(), String> {
                 Some(time) => duration(time, false)?,
                 None => None,
             };
-            let slots = slots
-                .parse()
-                .map_err(|_| format!("'{slots}' is no number of slots"))?;
+            let number = slots.parse().ok().filter(|number| *number > 0);
+            let slots = number.ok_or_else(|| {
+                format!(
+                    "'{slots}' is no number of slots, 1 or more: --when 4 2h, or --when 4 nodes 2h"
+                )
+            })?;
             Request::When {
                 slots,
                 nodes: is_nodes.then_some(slots),

@@ -222,7 +222,7 @@ pub struct JobsOptions {
     #[command(flatten)]
     pub which: WhichQueue,
     /// All jobs that wait or run
-    #[arg(long, conflicts_with = "jobs", required_unless_present = "jobs")]
+    #[arg(long, conflicts_with = "jobs")]
     pub all: bool,
     /// Numbers of jobs; 12_3 is a task of the array 12
     #[arg(value_name = "JOB")]

@@ -255,12 +255,16 @@ fn what_cannot_be_is_refused_and_nothing_hangs() {
     queue.refused(&["submit", "-a", "9-1", "--", "true"], "'9-1'");
     queue.refused(&["submit", "no-such.sh"], "margay submit -- no-such.sh");
     queue.refused(&["submit", "--wrap", "true"], "no option '--wrap'");
+    queue.refused(&["submit", "--no-such"], "no option '--no-such'");
+    queue.refused(&["explain", "--when", "0", "2h"], "'0' is no number");
+    queue.refused(&["node", "add"], "margay node add HOST");
     queue.script("binary", "\x7fELF");
     queue.refused(&["submit", "binary"], "margay submit -- binary");
     queue.refused(&["submit"], "nothing to submit");
     queue.refused(&["cancel", "77"], "no job 77");
     queue.refused(&["cancel"], "--all");
     queue.refused(&["explain", "x"], "'x' is no job");
+    queue.refused(&["explain", "x"], "see margay explain --help");
     queue.refused(
         &["submit", "--wait", "-D", "/no/such", "--", "true"],
         "/no/such",
