@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use margay_core_record::{Kind, Record};
+use margay_core_sums::{Channel, Series};
 
 use crate::calls::{Calls, Timed};
 use crate::format::{At, Trace, end};
@@ -113,9 +114,6 @@ impl End {
     }
 }
 
-/// Context, sender, receiver, tag.
-type Channel = (u32, u32, u32, u32);
-
 /// What the ranks do in a collective operation: rank, call, record.
 type Instance = Vec<(u32, End, Record)>;
 
@@ -152,23 +150,18 @@ pub fn analyse(trace: &Trace) -> Analysis {
                     .unwrap_or(begin)
                     .min(begin),
             };
-            match (record.kind, record.peer) {
-                (Kind::Send | Kind::Sent, Some(peer)) => {
-                    let channel = (record.context, of.rank, peer, record.tag);
-                    sends.entry(channel).or_default().push(this);
-                }
-                (Kind::Receive | Kind::Received, Some(peer)) => {
-                    let channel = (record.context, peer, of.rank, record.tag);
-                    receives.entry(channel).or_default().push(this);
-                }
-                (Kind::Collective, _) => {
-                    let number = count.entry(record.context).or_default();
+            match Series::of(of.rank, of.thread, record) {
+                Some(Series::Sent(channel)) => sends.entry(channel).or_default().push(this),
+                Some(Series::Received(channel)) => receives.entry(channel).or_default().push(this),
+                Some(series @ Series::Operation(..)) => {
+                    let before = || trace.before.get(&series).copied().unwrap_or(0);
+                    let number = count.entry(record.context).or_insert_with(before);
                     let instance = (record.context, *number);
                     *number += 1;
                     let all = collectives.entry(instance).or_default();
                     all.push((of.rank, this, *record));
                 }
-                _ => {}
+                None => {}
             }
         }
     }
@@ -177,7 +170,13 @@ pub fn analyse(trace: &Trace) -> Analysis {
     for (channel, received) in receives {
         let sent = sends.remove(&channel).unwrap_or_default();
         analysis.unmatched += sent.len().abs_diff(received.len()) as u64;
-        for (send, receive) in sent.iter().zip(&received) {
+        // In a part of a trace, what was sent before it is received in it, or was received before.
+        let before = |series| trace.before.get(&series).copied().unwrap_or(0) as usize;
+        let earlier = before(Series::Sent(channel));
+        let later = before(Series::Received(channel));
+        let sent = sent.iter().skip(later.saturating_sub(earlier));
+        let received = received.iter().skip(earlier.saturating_sub(later));
+        for (send, receive) in sent.zip(received) {
             analysis.message(&calls, send, receive, channel.3);
         }
     }

@@ -1,18 +1,21 @@
 //! The stored trace, `.mtrace`: blocks with checksums, so that what was written before a cut is
 //! read. `docs/mtrace.md` draws it.
 
+mod blocks;
 mod incoming;
 mod sort;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use margay_core_record::{Kind, Record};
+use margay_core_sums::{Series, crc32, records};
 
+pub use blocks::{Blocks, Found};
 pub use incoming::Incoming;
 
 pub const VERSION: u8 = 1;
@@ -103,27 +106,8 @@ pub struct Trace {
     pub end_ns: u64,
     /// It has no end: the file was cut, or is still written.
     pub is_cut: bool,
-}
-
-impl Trace {
-    pub fn records(&self) -> usize {
-        let all = self.threads.iter().chain(&self.openmp).chain(&self.spent);
-        all.map(|t| t.records.len()).sum()
-    }
-
-    pub fn lost(&self) -> u64 {
-        self.threads.iter().map(|t| t.lost).sum()
-    }
-
-    /// The host of a rank.
-    pub fn host(&self, rank: u32) -> &str {
-        self.hosts.get(&rank).unwrap_or(&self.head.host)
-    }
-
-    /// The call site of a record.
-    pub fn site(&self, number: u16) -> SiteInfo {
-        self.sites.get(&number).cloned().unwrap_or_default()
-    }
+    /// Of a part of a trace: what was before it.
+    pub before: HashMap<Series, u32>,
 }
 
 /// A record by its thread and its place there.
@@ -306,10 +290,10 @@ pub fn read_file(path: &Path) -> Result<Trace, TraceError> {
     read(BufReader::with_capacity(1 << 20, file))
 }
 
-pub fn read(mut from: impl Read) -> Result<Trace, TraceError> {
+/// What the header says.
+fn header(from: &mut impl Read) -> Result<Trace, TraceError> {
     let mut header = Vec::new();
-    (&mut from)
-        .take(HEADER as u64)
+    from.take(HEADER as u64)
         .read_to_end(&mut header)
         .map_err(TraceError::Io)?;
     let length = header.len().min(7);
@@ -322,7 +306,7 @@ pub fn read(mut from: impl Read) -> Result<Trace, TraceError> {
         return Err(TraceError::Version(version));
     }
     header.resize(HEADER, 0);
-    let mut trace = Trace {
+    Ok(Trace {
         head: Head {
             ranks: u32::from_le_bytes(array(&header, 8)),
             started_ns: u64::from_le_bytes(array(&header, 16)),
@@ -331,7 +315,11 @@ pub fn read(mut from: impl Read) -> Result<Trace, TraceError> {
         },
         is_cut: true,
         ..Trace::default()
-    };
+    })
+}
+
+pub fn read(mut from: impl Read) -> Result<Trace, TraceError> {
+    let mut trace = header(&mut from)?;
     let mut threads: BTreeMap<(u32, u32), ThreadRecords> = BTreeMap::new();
     let mut payload = Vec::new();
     while let Some(kind) = next_block(&mut from, &mut payload).map_err(TraceError::Io)? {
@@ -409,14 +397,10 @@ fn block(kind: u32, payload: &[u8]) -> Block {
             if rank >= MOST {
                 return Block::Unknown;
             }
-            let records = rest.chunks_exact(32).filter_map(|bytes| {
-                let words = std::array::from_fn(|i| u64::from_le_bytes(array(bytes, 8 * i)));
-                Record::unpack(words)
-            });
             Block::Records(ThreadRecords {
                 rank,
                 thread,
-                records: records.collect(),
+                records: records(rest).collect(),
                 lost,
             })
         }
@@ -442,7 +426,7 @@ fn block(kind: u32, payload: &[u8]) -> Block {
     }
 }
 
-fn take(trace: &mut Trace, threads: &mut BTreeMap<(u32, u32), ThreadRecords>, block: Block) {
+pub fn take(trace: &mut Trace, threads: &mut BTreeMap<(u32, u32), ThreadRecords>, block: Block) {
     match block {
         Block::Job(command, host) => {
             trace.head.command = command;
@@ -494,44 +478,6 @@ fn text(rest: &mut &[u8]) -> String {
 fn put_text(to: &mut Vec<u8>, text: &str) {
     to.extend((text.len() as u32).to_le_bytes());
     to.extend(text.as_bytes());
-}
-
-/// The checksum of Ethernet and zip, eight bytes at a time: a large trace has gigabytes of it.
-fn crc32(bytes: &[u8]) -> u32 {
-    /// Of a byte, and of one with this many zero bytes after it.
-    const TABLES: [[u32; 256]; 8] = {
-        let mut tables = [[0; 256]; 8];
-        let mut i = 0;
-        while i < 256 * 8 {
-            let (zeros, byte) = (i / 256, i % 256);
-            let mut value = if zeros == 0 {
-                byte as u32
-            } else {
-                tables[zeros - 1][byte]
-            };
-            let mut bit = 0;
-            while bit < 8 {
-                value = if value & 1 == 1 {
-                    value >> 1 ^ 0xedb8_8320
-                } else {
-                    value >> 1
-                };
-                bit += 1;
-            }
-            tables[zeros][byte] = value;
-            i += 1;
-        }
-        tables
-    };
-    let mut eights = bytes.chunks_exact(8);
-    let crc = eights.by_ref().fold(!0, |crc: u32, eight| {
-        let crc = crc.to_le_bytes();
-        let mixed = |at: usize| eight[at] ^ crc.get(at).copied().unwrap_or(0);
-        (0..8).fold(0, |sum, at| sum ^ TABLES[7 - at][usize::from(mixed(at))])
-    });
-    !eights.remainder().iter().fold(crc, |crc, &byte| {
-        crc >> 8 ^ TABLES[0][usize::from(crc as u8 ^ byte)]
-    })
 }
 
 /// What a record is called where its site has no name.
@@ -600,6 +546,7 @@ pub mod tests {
                 (2, site("MPI_Recv", 22)),
                 (3, site("MPI_Barrier", 30)),
             ]),
+            before: HashMap::new(),
             openmp: Vec::new(),
             spent: Vec::new(),
             threads: vec![

@@ -16,7 +16,8 @@
 //! | `causes` | the causes of waits, and which patterns they are |
 //! | `profile` | sums: who spent how much where |
 //! | `chrome`, `perfetto`, `picl`, `otf2` | formats of other tools |
-//! | `view` | the page in a browser |
+//! | `levels` | sums over time, and parts of a large trace |
+//! | `view`, `serve` | the page in a browser |
 //! | `json` | JSON as text |
 
 #![forbid(unsafe_code)]
@@ -29,11 +30,13 @@ mod chrome;
 mod format;
 mod gather;
 mod json;
+mod levels;
 mod otf2;
 mod perfetto;
 mod picl;
 mod profile;
 mod record;
+mod serve;
 mod sink;
 mod view;
 
@@ -43,12 +46,15 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
 
+use margay_core_sums::Window;
 use margay_sys_os::signal::{self, SignalFd, SignalSet};
 use margay_sys_shm::segment::Segment;
 
 use analyse::analyse;
 use format::Trace;
+use levels::{Large, MOST_WHOLE};
 use profile::Profile;
 use sink::{Output, Wanted, create, print};
 
@@ -264,15 +270,102 @@ fn convert(words: &Words<'_>) -> Result<(), String> {
 
 fn view(words: &Words<'_>) -> Result<(), String> {
     let from = words.first()?;
-    // Read anew for each request: the job may still run.
-    let page = || read(from).map(|trace| view::page(&trace, &analyse(&trace)));
-    let first = page()?;
+    let viewed = Viewed {
+        path: from.to_owned(),
+        large: Mutex::default(),
+    };
+    let first = viewed.page()?;
     if let Some(path) = words.path("--html") {
         return std::fs::write(&path, first)
             .map_err(|error| format!("cannot write {}: {error}", path.display()));
     }
     drop(first);
-    view::serve(&page, |address| {
+    serve::serve(&viewed, |address| {
         print(io::stdout(), &format!("{address}\n"));
     })
+}
+
+/// A trace that a browser looks at.
+struct Viewed {
+    path: PathBuf,
+    /// Its sums, if it is large, and the length of the file that they are of.
+    large: Mutex<Option<(u64, Arc<Large>)>>,
+}
+
+impl Viewed {
+    /// The page. A trace is read again when it has grown: the job may still run.
+    fn page(&self) -> Result<String, String> {
+        let path = &self.path;
+        let failed =
+            |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", path.display());
+        let mut begin = [0; 1];
+        let mut file = File::open(path).map_err(|error| failed(&error))?;
+        let length = file.metadata().map_err(|error| failed(&error))?.len();
+        let is_ours = file.read(&mut begin).is_ok_and(|count| count == 1) && begin == *b"M";
+        if !is_ours || length / 32 <= MOST_WHOLE {
+            return read(path).map(|trace| view::page(&trace, &analyse(&trace)));
+        }
+        let known = self.large()?.filter(|(of, _)| *of == length);
+        let large = match known {
+            Some((_, large)) => large,
+            None => Arc::new(Large::open(path).map_err(|error| failed(&error))?),
+        };
+        let page = view::page_of_sums(&large);
+        *self.large.lock().map_err(|error| failed(&error))? = Some((length, large));
+        Ok(page)
+    }
+
+    fn large(&self) -> Result<Option<(u64, Arc<Large>)>, String> {
+        let large = self.large.lock().map_err(|error| error.to_string())?;
+        Ok(large.clone())
+    }
+
+    /// What the page asks for: sums and calls of a window, or calls that fit.
+    fn asked(&self, large: &Large, what: &str) -> Option<Result<String, String>> {
+        let (what, words) = what.split_once('?')?;
+        let number = |name: &str| {
+            let mut pairs = words.split('&').filter_map(|pair| pair.split_once('='));
+            let value = pairs.find(|(key, _)| *key == name)?.1;
+            value.parse::<u64>().ok()
+        };
+        let from = number("from")?;
+        let text = match what {
+            "part" => {
+                let ranks = large.trace.head.ranks;
+                let rank = |name: &str| Some(number(name)?.min(u64::from(ranks)) as u32);
+                let window = Window {
+                    from,
+                    to: number("to")?.min(large.trace.end_ns.max(1)),
+                    first: rank("first")?,
+                    last: rank("last")?,
+                };
+                if window.from >= window.to || window.first >= window.last {
+                    return None;
+                }
+                view::part(large, window)
+            }
+            "find" => {
+                let sites = words
+                    .split('&')
+                    .filter_map(|pair| pair.strip_prefix("site="));
+                let wanted = levels::Wanted {
+                    sites: sites.filter_map(|site| site.parse().ok()).collect(),
+                    tag: number("tag").map(|tag| tag as u32),
+                };
+                view::found(large, &wanted, from)
+            }
+            _ => return None,
+        };
+        Some(text.map_err(|error| format!("cannot read {}: {error}", self.path.display())))
+    }
+}
+
+impl serve::Answers for Viewed {
+    fn answer(&self, what: &str) -> Option<Result<String, String>> {
+        if what.is_empty() {
+            return Some(self.page());
+        }
+        let (_, large) = self.large().ok()??;
+        self.asked(&large, what)
+    }
 }

@@ -1,39 +1,101 @@
 //! The page that shows a trace in a browser: one HTML file with everything in it.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::io;
+use std::ops::Range;
 
 use margay_core_record::Kind;
+use margay_core_sums::Window;
 
-use crate::analyse::{Analysis, critical_path};
+use crate::analyse::{Analysis, analyse, critical_path};
 use crate::format::{At, ThreadRecords, Trace, duration};
 use crate::json::{Json, quote};
+use crate::levels::{self, Large, Wanted};
 
 const PAGE: &str = include_str!("view.html");
 /// Where the page has the trace.
 const DATA: &str = "\"@TRACE@\"";
+/// What the page does with sums, and where.
+const SCRIPT: &str = include_str!("levels.js");
+const LEVELS: &str = "/*@LEVELS@*/";
 /// Calls that a page shows one by one. Of more, those that last longest are taken.
 const MOST_CALLS: usize = 1_000_000;
 /// Messages that a page shows.
 const MOST_MESSAGES: usize = 300_000;
 
-/// Returns the page of a trace.
+/// Returns the page of a trace, with all its calls.
 pub fn page(trace: &Trace, analysis: &Analysis) -> String {
-    PAGE.replacen(DATA, &data(trace, analysis), 1)
+    let mut json = Json::object();
+    head(&mut json, trace, trace.lost());
+    calls(&mut json, trace, analysis, 0..trace.head.ranks);
+    let path: Vec<_> = critical_path(trace, analysis);
+    let mut rows = String::new();
+    for stretch in &path {
+        let rank = trace
+            .threads
+            .get(stretch.thread as usize)
+            .map_or(0, |t| t.rank);
+        let _ = write!(rows, "{rank} {} {},", stretch.from_ns, stretch.to_ns);
+    }
+    json.text("path", &rows);
+    with(&json.end())
 }
 
-/// The trace as a value of JavaScript: rows of numbers, which are shorter than objects. Times are
-/// in nanoseconds, relative to the row before.
-fn data(trace: &Trace, analysis: &Analysis) -> String {
+/// Returns the page of a trace that has too many calls for it: with its sums.
+pub fn page_of_sums(large: &Large) -> String {
     let mut json = Json::object();
+    head(&mut json, &large.trace, large.lost);
+    json.number("records", large.records as f64);
+    json.array("levels", &[&large.whole], |json, grid| {
+        levels::write(json, grid)
+    });
+    with(&json.end())
+}
+
+fn with(data: &str) -> String {
+    PAGE.replacen(DATA, data, 1).replacen(LEVELS, SCRIPT, 1)
+}
+
+/// What the page asks for of a large trace: the sums of a window, and its calls if they are few.
+pub fn part(large: &Large, window: Window) -> io::Result<String> {
+    let mut json = Json::object();
+    json.array("grid", &[large.grid(window)?], |json, grid| {
+        levels::write(json, grid)
+    });
+    let found = large.calls(window)?;
+    let found: Vec<_> = found.into_iter().collect();
+    json.array("calls", &found, |json, (trace, is_whole)| {
+        let analysis = match is_whole {
+            true => analyse(trace),
+            false => Analysis::default(),
+        };
+        json.number("whole", f64::from(u8::from(*is_whole)));
+        calls(json, trace, &analysis, window.first..window.last);
+    });
+    Ok(json.end())
+}
+
+/// The calls of a large trace that fit.
+pub fn found(large: &Large, wanted: &Wanted, from: u64) -> io::Result<String> {
+    let (count, first) = large.find(wanted, from)?;
+    let mut json = Json::object();
+    json.number("count", count as f64);
+    let rows = first.iter().fold(String::new(), |mut rows, hit| {
+        let (start, rank, ns, site) = hit;
+        let _ = write!(rows, "{start} {rank} {ns} {site},");
+        rows
+    });
+    json.text("hits", &rows);
+    Ok(json.end())
+}
+
+/// What is known of a trace without its calls.
+fn head(json: &mut Json, trace: &Trace, lost: u64) {
     json.text("command", &trace.head.command);
     json.text("host", &trace.head.host);
     json.number("ranks", f64::from(trace.head.ranks));
     json.number("end", trace.end_ns as f64);
-    json.number("lost", trace.lost() as f64);
+    json.number("lost", lost as f64);
     json.number("cut", f64::from(u8::from(trace.is_cut)));
     let sites: Vec<_> = trace.sites.iter().collect();
     json.array("sites", &sites, |json, (number, site)| {
@@ -48,10 +110,23 @@ fn data(trace: &Trace, analysis: &Analysis) -> String {
         json.text("file", file);
         json.text("text", text);
     });
+    let mut names = String::from("[");
+    for kind in crate::analyse::WaitKind::ALL {
+        quote(&mut names, kind.name());
+        names.push(',');
+    }
+    json.text("wait_names", names.trim_end_matches(','));
+}
+
+/// The calls of some ranks, as rows of numbers, which are shorter than objects. Times are in
+/// nanoseconds, relative to the row before.
+fn calls(json: &mut Json, trace: &Trace, analysis: &Analysis, ranks: Range<u32>) {
     let mut left_out = 0_u64;
+    let is_shown = |rank: u32| ranks.contains(&rank);
     for (name, threads) in [("threads", &trace.threads), ("openmp", &trace.openmp)] {
         let least = least_duration(trace, threads);
-        json.array(name, threads, |json, of| {
+        let shown: Vec<_> = threads.iter().filter(|of| is_shown(of.rank)).collect();
+        json.array(name, &shown, |json, of| {
             json.number("rank", f64::from(of.rank));
             json.number("thread", f64::from(of.thread));
             json.text("host", trace.hosts.get(&of.rank).map_or("", String::as_str));
@@ -62,12 +137,15 @@ fn data(trace: &Trace, analysis: &Analysis) -> String {
     }
     json.number("left_out", left_out as f64);
     let mut rows = String::new();
-    for message in analysis.messages.iter().take(MOST_MESSAGES) {
+    let rank = |at: At| trace.threads[at.thread as usize].rank;
+    let messages = analysis.messages.iter();
+    let messages = messages.filter(|m| is_shown(rank(m.from)) || is_shown(rank(m.to)));
+    for message in messages.take(MOST_MESSAGES) {
         let _ = write!(
             rows,
             "{} {} {} {} {} {},",
-            trace.threads[message.from.thread as usize].rank,
-            trace.threads[message.to.thread as usize].rank,
+            rank(message.from),
+            rank(message.to),
             message.sent_ns,
             message.received_ns,
             message.bytes,
@@ -76,38 +154,22 @@ fn data(trace: &Trace, analysis: &Analysis) -> String {
     }
     json.text("messages", &rows);
     let mut rows = String::new();
-    for wait in &analysis.waits {
+    let earlier = trace.threads.iter().filter(|of| of.rank < ranks.start);
+    let earlier = earlier.count() as u32;
+    for wait in analysis.waits.iter().filter(|w| is_shown(rank(w.at))) {
         let record = |at: At| &trace.threads[at.thread as usize].records[at.index as usize];
-        let because = &trace.threads[wait.because.thread as usize];
         let _ = write!(
             rows,
             "{} {} {} {} {} {},",
-            wait.at.thread,
+            wait.at.thread - earlier,
             record(wait.at).start,
             wait.ns,
             wait.kind as u8,
-            because.rank,
+            rank(wait.because),
             record(wait.because).start
         );
     }
     json.text("waits", &rows);
-    let mut names = String::from("[");
-    for kind in crate::analyse::WaitKind::ALL {
-        quote(&mut names, kind.name());
-        names.push(',');
-    }
-    json.text("wait_names", names.trim_end_matches(','));
-    let path: Vec<_> = critical_path(trace, analysis);
-    let mut rows = String::new();
-    for stretch in &path {
-        let rank = trace
-            .threads
-            .get(stretch.thread as usize)
-            .map_or(0, |t| t.rank);
-        let _ = write!(rows, "{rank} {} {},", stretch.from_ns, stretch.to_ns);
-    }
-    json.text("path", &rows);
-    json.end()
 }
 
 /// The calls of a thread that last at least so long, and how many do not.
@@ -147,71 +209,6 @@ fn least_duration(trace: &Trace, threads: &[ThreadRecords]) -> u64 {
     }
     let at = lengths.len() - MOST_CALLS;
     *lengths.select_nth_unstable(at).1
-}
-
-/// Serves the page, made anew each time, to the browsers of this machine that know its address,
-/// until the process is ended.
-pub fn serve(
-    page: &dyn Fn() -> Result<String, String>,
-    say: impl FnOnce(&str),
-) -> Result<(), String> {
-    let failed =
-        |error: io::Error| format!("cannot serve the page: {error}; --html FILE writes it instead");
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-    let port = listener.local_addr().map_err(failed)?.port();
-    // Other users of the machine can connect, too.
-    let secret = secret().map_err(failed)?;
-    say(&format!("http://127.0.0.1:{port}/{secret}/"));
-    let wanted = format!("GET /{secret}/ HTTP/1.");
-    loop {
-        let (stream, _) = listener.accept().map_err(failed)?;
-        // A browser that goes away in the middle is no loss.
-        let _ = answer(stream, &wanted, page);
-    }
-}
-
-fn secret() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
-}
-
-fn answer(
-    mut stream: TcpStream,
-    wanted: &str,
-    page: &dyn Fn() -> Result<String, String>,
-) -> io::Result<()> {
-    const MOST: usize = 8192;
-    let limit = Some(Duration::from_secs(5));
-    stream.set_read_timeout(limit)?;
-    stream.set_write_timeout(limit)?;
-    let mut request = Vec::new();
-    let mut bytes = [0; 1024];
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MOST {
-        match stream.read(&mut bytes)? {
-            0 => break,
-            count => request.extend(&bytes[..count]),
-        }
-    }
-    let (status, body) = match request.starts_with(wanted.as_bytes()) {
-        true => match page() {
-            Ok(page) => ("200 OK", page),
-            Err(why) => ("500 Internal Server Error", format!("{why}\n")),
-        },
-        false => ("404 Not Found", "There is no such page.\n".to_owned()),
-    };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\
-         Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n\
-         Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'\r\n\
-         Connection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())
 }
 
 #[cfg(test)]

@@ -1,10 +1,29 @@
-//! What a trace has been read or recorded as, in order.
+//! What a trace says of itself, and what has been read or recorded put in order.
 
 use margay_core_record::{Kind, Record};
 
-use super::{ThreadRecords, Trace};
+use super::{SiteInfo, ThreadRecords, Trace};
 
 impl Trace {
+    pub fn records(&self) -> usize {
+        let all = self.threads.iter().chain(&self.openmp).chain(&self.spent);
+        all.map(|t| t.records.len()).sum()
+    }
+
+    pub fn lost(&self) -> u64 {
+        self.threads.iter().map(|t| t.lost).sum()
+    }
+
+    /// The host of a rank.
+    pub fn host(&self, rank: u32) -> &str {
+        self.hosts.get(&rank).unwrap_or(&self.head.host)
+    }
+
+    /// The call site of a record.
+    pub fn site(&self, number: u16) -> SiteInfo {
+        self.sites.get(&number).cloned().unwrap_or_default()
+    }
+
     /// Puts records in order: by thread and time, and what are no calls apart.
     pub fn sort(&mut self) {
         for thread in &mut self.threads {
