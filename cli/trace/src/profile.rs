@@ -54,6 +54,40 @@ pub struct Profile<'a> {
     unmatched: u64,
 }
 
+/// Rank, site and time of calls that were only counted. Their time is that of one in some: it is
+/// made less where that is more than passed meanwhile outside of calls that were recorded.
+fn spent(trace: &Trace, of: &ThreadRecords) -> Vec<(u32, u16, u64)> {
+    let is_same = |thread: &&ThreadRecords| (thread.rank, thread.thread) == (of.rank, of.thread);
+    let thread = trace.threads.iter().find(is_same);
+    let records = thread.map_or(&[][..], |thread| &thread.records);
+    // While calls are counted, the sums of all sites begin at the same time.
+    let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
+    for total in records.iter().filter(|record| record.kind == Kind::Total) {
+        let end = total.start.saturating_add(duration(trace, total));
+        let known = ends.entry(total.start).or_default();
+        *known = end.max(*known);
+    }
+    let mut found = Vec::new();
+    for all in of.records.chunk_by(|a, b| a.start == b.start) {
+        let from = all[0].start;
+        let to = ends.get(&from).copied().unwrap_or(trace.end_ns);
+        let within = records.partition_point(|record| record.start < from);
+        let within = records[within..]
+            .iter()
+            .take_while(|record| record.start < to);
+        let recorded = within.filter(|r| !r.kind.is_further() && r.kind != Kind::Total);
+        let recorded: u64 = recorded.map(|r| duration(trace, r)).sum();
+        let most = to.saturating_sub(from).saturating_sub(recorded);
+        let sum: u64 = all.iter().map(|record| duration(trace, record)).sum();
+        let share = (most as f64 / sum.max(1) as f64).min(1.0);
+        found.extend(all.iter().map(|record| {
+            let ns = duration(trace, record) as f64 * share;
+            (of.rank, record.site, ns as u64)
+        }));
+    }
+    found
+}
+
 impl<'a> Profile<'a> {
     pub fn of(trace: &'a Trace, analysis: &Analysis) -> Profile<'a> {
         let mut of_call: BTreeMap<String, Sums> = BTreeMap::new();
@@ -99,11 +133,9 @@ impl<'a> Profile<'a> {
                 }
             }
         }
-        let spent = |of: &'a ThreadRecords| of.records.iter().map(|record| (of.rank, record));
-        for (rank, record) in trace.spent.iter().flat_map(spent) {
-            let ns = duration(trace, record);
+        for (rank, site, ns) in trace.spent.iter().flat_map(|of| spent(trace, of)) {
             of_rank[rank as usize] += ns;
-            let (call, place) = key(record.site);
+            let (call, place) = key(site);
             of_call.entry(call.clone()).or_default().ns += ns;
             of_site.entry((call, place)).or_default().ns += ns;
         }
@@ -506,6 +538,34 @@ mod tests {
             json.contains("\"from\":0,\"to\":1,\"messages\":1,\"bytes\":800"),
             "{json}"
         );
+    }
+
+    #[test]
+    fn counted_calls_take_no_more_time_than_has_passed() {
+        use crate::format::tests::record;
+        let mut trace = small();
+        let inside = |trace: &Trace| Profile::of(trace, &analyse(trace)).of_rank;
+        let before = inside(&trace);
+        // In a millisecond 0.1 ms are in a recorded call, and the others seem to take 4 ms.
+        let of = |kind, start, ns, site| record(kind, start, ns, site, u32::MAX);
+        trace.threads[0].records.extend([
+            of(Kind::Total, 0, 1_000_000, 1),
+            of(Kind::Total, 0, 1_000_000, 2),
+            of(Kind::Call, 500_000, 100_000, 3),
+            of(Kind::Spent, 0, 3_000_000, 1),
+            of(Kind::Spent, 0, 1_000_000, 2),
+            // And here they take a tenth of it.
+            of(Kind::Total, 1_000_000, 1_000_000, 1),
+            of(Kind::Spent, 1_000_000, 100_000, 1),
+        ]);
+        trace.sort();
+        let spent: Vec<_> = trace
+            .spent
+            .iter()
+            .flat_map(|of| spent(&trace, of))
+            .collect();
+        assert_eq!(spent, [(0, 1, 675_000), (0, 2, 225_000), (0, 1, 100_000)]);
+        assert_eq!(inside(&trace), [before[0] + 1_100_000, before[1]]);
     }
 
     #[test]
