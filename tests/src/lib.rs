@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod browser;
 pub mod cluster;
 pub mod hangs;
 pub mod hosts;

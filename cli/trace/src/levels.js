@@ -35,7 +35,7 @@ class Grid {
 }
 const whole = new Grid(T.levels[0]);
 let closer = null, calls = null, served = location.protocol.startsWith("http"), asked = "", timer = 0, wanted = null;
-const exact = () => closer && closer.from === from && closer.to === to && closer.first === r0 && closer.last === r1 ? closer : from === 0 && to === END && r0 === 0 && r1 === RANKS ? whole : null;
+const exact = () => closer && closer.from === Math.floor(from) && closer.to === Math.min(END, Math.ceil(to)) && closer.first === r0 && closer.last === r1 ? closer : from === 0 && to === END && r0 === 0 && r1 === RANKS ? whole : null;
 /* The calls themselves are drawn. */
 const hasCalls = l => calls && calls.covers(from, to, r0, r1) && l.each >= 2;
 

@@ -1,0 +1,180 @@
+//! The page of `margay view` in a real browser: keyboard and mouse, what is drawn, and what the
+//! displays say.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use margay_tests::browser::Browser;
+use margay_tests::{command, program, scratch, stage, succeed};
+
+/// Compiles a program of `programs/trace`, and traces a run of it.
+fn trace(folder: &Path, name: &str, ranks: &str, argument: &str) -> std::path::PathBuf {
+    let source = program("trace").join(name).with_extension("c");
+    let mpicc = stage().join("bin/mpicc");
+    succeed(
+        command(mpicc, 300)
+            .args(["-g", "-O1", "-o"])
+            .arg(folder.join(name))
+            .arg(source),
+    );
+    let file = folder.join("run.mtrace");
+    succeed(
+        command(stage().join("bin/mpiexec"), 300)
+            .args(["-n", ranks, "-trace"])
+            .arg(&file)
+            .arg(folder.join(name))
+            .arg(argument)
+            // The recorder may not run for a while.
+            .env("MARGAY_RECORD", "1048576"),
+    );
+    file
+}
+
+/// `margay view`, which ends with the value.
+struct View(Child, String);
+
+impl View {
+    fn of(file: &Path) -> View {
+        let mut view = Command::new(stage().join("bin/margay"))
+            .arg("view")
+            .arg(file)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut address = String::new();
+        BufReader::new(view.stdout.as_mut().unwrap())
+            .read_line(&mut address)
+            .unwrap();
+        View(view, address.trim().to_owned())
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The colour of a point of the space-time display, and that which a class has.
+const COLOR: &str = "(px, py) => { const d = $('space').getContext('2d').getImageData(px, py, 1, 1).data; return '#' + [d[0], d[1], d[2]].map(v => v.toString(16).padStart(2, '0')).join(''); }";
+
+#[test]
+fn a_browser_shows_who_waits_for_whom() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let folder = scratch();
+    let view = View::of(&trace(folder.path(), "late", "3", ""));
+    browser.go(&view.1);
+    browser.key("w");
+    let detail = browser.text("detail");
+    assert!(
+        detail.contains("\nwaits ") && detail.contains("rank "),
+        "{detail}"
+    );
+    // The longest wait is in the middle third.
+    let color = "(() => { const w = $('space').clientWidth, l = layout($('space').clientHeight); \
+                 return (COLOR)(LEFT + (w - LEFT) * 0.45, y(selected.t.rank, l) + l.each - 8); })()"
+        .replace("COLOR", COLOR);
+    assert_eq!(browser.value(&color), browser.value("colors.wait"));
+    for (key, word) in [("3", "MPI_"), ("2", "messages"), ("1", "computes")] {
+        browser.key(key);
+        let shown = browser.value("document.querySelector('.tab:not([hidden])').innerText");
+        assert!(shown.as_str().unwrap().contains(word), "{key}: {shown}");
+    }
+    browser.key("0");
+    let length = "to - from";
+    let whole = browser.value(length).as_f64().unwrap();
+    browser.key("+");
+    assert!(browser.value(length).as_f64().unwrap() < 0.8 * whole);
+    for scheme in ["dark", "light"] {
+        let feature = serde_json::json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        browser.ask(
+            "Emulation.setEmulatedMedia",
+            serde_json::json!({ "features": feature }),
+        );
+        let back = if scheme == "dark" { "#14171c" } else { "#fff" };
+        browser.until(&format!("colors.back === '{back}'"));
+    }
+    assert_eq!(browser.thrown, Vec::<String>::new());
+}
+
+#[test]
+fn a_browser_shows_a_large_trace_by_sums_and_closer_by_its_calls() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    const MESSAGES: u64 = 270_000;
+    let folder = scratch();
+    let view = View::of(&trace(folder.path(), "many", "2", &MESSAGES.to_string()));
+    browser.go(&view.1);
+    browser.until("/calls in view: a summary/.test($('summary').textContent)");
+    // No call is left out of the sums.
+    browser.key("3");
+    let table = browser.text("table");
+    let sent = table.lines().filter(|line| line.starts_with("MPI_Send"));
+    let counts = sent.filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
+    assert_eq!(counts.sum::<u64>(), 2 * MESSAGES, "{table}");
+    for _ in 0..18 {
+        browser.key("+");
+    }
+    browser.until("/each of them shown$/.test($('summary').textContent)");
+    let shown = browser.text("summary");
+    let said: u64 = shown.split_whitespace().next().unwrap().parse().unwrap();
+    let drawn = "threads.reduce((n, t) => { for (let i = 0; i < t.n; i++) \
+                 if (t.start[i] < Math.ceil(to) && t.start[i] + t.ns[i] >= Math.floor(from)) n++; return n; }, 0)";
+    assert_eq!(browser.value(drawn), said);
+    assert!(said > 20 && said < 100_000, "{shown}");
+    assert_eq!(
+        browser.value("messages.length > 0 && waits.length > 0"),
+        true
+    );
+    // A click on a call.
+    let place = "(() => { const t = ofRank.get(1)[0], i = t.at((from + to) / 2), l = layout($('space').clientHeight); \
+                 return [x(t.start[i] + t.ns[i] / 2, $('space').clientWidth), y(1, l) + l.each / 2]; })()";
+    let place = browser.value(place);
+    browser.click(
+        "space",
+        place[0].as_f64().unwrap(),
+        place[1].as_f64().unwrap(),
+    );
+    let detail = browser.text("detail");
+    assert!(detail.starts_with("rank 1: MPI_"), "{detail}");
+    assert!(browser.text("file").contains("many.c:"));
+    // Fewer ranks, and all of them again.
+    browser.key("[");
+    assert_eq!(browser.value("r1 - r0"), 1);
+    browser.key("0");
+    assert_eq!(browser.value("r1 - r0"), 2);
+    // A search finds all, also those that are not visible, and goes to one.
+    browser.value("$('search').focus()");
+    browser.ask(
+        "Input.insertText",
+        serde_json::json!({ "text": "mpi_barrier" }),
+    );
+    browser.until("/ found/.test($('hits').textContent)");
+    let hits = browser.text("hits");
+    assert!(
+        hits.starts_with(&format!("{} found", 2 * (MESSAGES / 100))),
+        "{hits}"
+    );
+    browser.key("Enter");
+    browser.until("/MPI_Barrier/.test($('detail').textContent)");
+    assert_eq!(browser.thrown, Vec::<String>::new());
+    // The page without its program has the sums.
+    let html = folder.path().join("page.html");
+    succeed(
+        command(stage().join("bin/margay"), 60)
+            .arg("view")
+            .arg(folder.path().join("run.mtrace"))
+            .arg("--html")
+            .arg(&html),
+    );
+    browser.go(&format!("file://{}", html.display()));
+    browser.key("+");
+    let shown = browser.text("summary");
+    assert!(shown.contains("This page has no single calls"), "{shown}");
+    assert_eq!(browser.thrown, Vec::<String>::new());
+}
