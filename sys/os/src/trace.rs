@@ -35,6 +35,10 @@ pub const FRAME_POINTER: usize = 6;
 const PAGE: u64 = 4096;
 /// Between two polls whether a thread stands.
 const PAUSE: Duration = Duration::from_micros(50);
+/// Threads that are asked to stop at a time: each stands until those are read that stand before it.
+const AT_ONCE: usize = 2;
+/// After which more are asked, when none has stopped.
+const PATIENCE: Duration = Duration::from_millis(5);
 
 /// A thread at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,19 +148,33 @@ impl<'a> Tracer<'a> {
     }
 
     fn run(mut self, within: Duration) -> Vec<Result<ThreadImage, Refused>> {
-        for (index, thread) in self.threads.iter().enumerate() {
-            match seize(*thread) {
-                Ok(()) => {
-                    self.waiting.insert(thread.tid, index);
+        let mut questions = self.threads.iter().enumerate();
+        let mut most = AT_ONCE;
+        let (began, mut moved) = (Instant::now(), Instant::now());
+        loop {
+            // The system names those first that were asked last: more are asked when all are read.
+            let room = most.saturating_sub(self.waiting.len());
+            let next = if room < AT_ONCE { 0 } else { room };
+            for (index, thread) in questions.by_ref().take(next) {
+                match seize(*thread) {
+                    Ok(()) => drop(self.waiting.insert(thread.tid, index)),
+                    Err(refused) => self.answers[index] = Err(refused),
                 }
-                Err(refused) => self.answers[index] = Err(refused),
             }
-        }
-        let began = Instant::now();
-        while !self.waiting.is_empty() && began.elapsed() < within {
-            match stopped_thread() {
-                Some((tid, status)) => self.on_stop(tid, status),
-                None => std::thread::sleep(PAUSE),
+            let is_over = self.waiting.is_empty() && questions.len() == 0;
+            if is_over || began.elapsed() >= within {
+                break;
+            }
+            if let Some((tid, status)) = stopped_thread() {
+                self.on_stop(tid, status);
+                moved = Instant::now();
+            } else {
+                // Those that are asked run on, as no core is free for their stop.
+                if moved.elapsed() > PATIENCE {
+                    most += AT_ONCE;
+                    moved = Instant::now();
+                }
+                std::thread::sleep(PAUSE);
             }
         }
         self.answers
