@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// Threads that are asked to stop at a time: each stands until those are read that stand before it.
 const AT_ONCE: usize = 2;
 /// After which more are asked, when none has stopped.
-const PATIENCE: Duration = Duration::from_millis(5);
+const DELAY: Duration = Duration::from_millis(5);
 
 /// A thread at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,7 +170,7 @@ impl<'a> Tracer<'a> {
                 moved = Instant::now();
             } else {
                 // Those that are asked run on, as no core is free for their stop.
-                if moved.elapsed() > PATIENCE {
+                if moved.elapsed() > DELAY {
                     most += AT_ONCE;
                     moved = Instant::now();
                 }
