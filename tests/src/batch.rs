@@ -4,12 +4,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use crate::hosts::Hosts;
+use crate::queue::{place, reach};
 use crate::{command, run, stage};
 
 /// A queue of a test's own; it ends with the test.
-#[derive(Debug)]
 pub struct Queue {
     pub folder: tempfile::TempDir,
+    hosts: Option<Hosts>,
 }
 
 /// All that a command printed.
@@ -26,9 +28,10 @@ impl Queue {
     pub fn up(slots: u32) -> Queue {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("run")).unwrap();
-        let queue = Queue { folder };
+        let (hosts, words) = place(slots);
+        let queue = Queue { folder, hosts };
         let mut up = queue.prepared(stage().join("bin/margay"));
-        let output = run(up.args(["up", "--slots", &slots.to_string()]));
+        let output = run(up.arg("up").args(words));
         assert!(output.status.success(), "{}", said(&output));
         queue
     }
@@ -47,6 +50,7 @@ impl Queue {
             .env("USER", "someone")
             .env("XDG_STATE_HOME", self.path("state"))
             .env("XDG_RUNTIME_DIR", self.path("run"));
+        reach(&mut prepared, self.hosts.as_ref());
         prepared
     }
 

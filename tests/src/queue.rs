@@ -12,16 +12,44 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::batch::said;
+use crate::hosts::Hosts;
 use crate::postgres::Postgres;
 use crate::{command, run, stage};
 
 /// Set where the queues of a test program have their states in a database.
 pub const IN_DATABASE: &str = "MARGAY_TEST_IN_DATABASE";
+/// Set to a number where the slots of the queues of a test program are on as many hosts.
+pub const ON_HOSTS: &str = "MARGAY_TEST_ON_HOSTS";
+
+/// Where the slots of a queue are, as `margay up` has it: on this host, or, where [`ON_HOSTS`] is
+/// set, divided among hosts.
+///
+/// # Panics
+/// When hosts are wanted that cannot be made.
+#[must_use]
+pub fn place(slots: u32) -> (Option<Hosts>, [String; 2]) {
+    let Some(number) = env::var(ON_HOSTS).ok().and_then(|n| n.parse().ok()) else {
+        return (None, ["--slots".to_owned(), slots.to_string()]);
+    };
+    let hosts = Hosts::make(number).expect("who sets it knows that hosts can be made");
+    let each = |host: u32| slots / number + u32::from(host <= slots % number);
+    let list: Vec<String> = (1..=number.min(slots))
+        .map(|host| format!("{}:{}", hosts.name(host), each(host)))
+        .collect();
+    (Some(hosts), ["--hosts".to_owned(), list.join(",")])
+}
+
+/// Lets a command reach the hosts of its queue.
+pub fn reach(command: &mut Command, hosts: Option<&Hosts>) {
+    if let Some(hosts) = hosts {
+        command.env("MARGAY_RSH", hosts.shell());
+    }
+}
 
 /// A queue of its own; it ends with the test.
-#[derive(Debug)]
 pub struct Queue {
     pub folder: tempfile::TempDir,
+    hosts: Option<Hosts>,
 }
 
 impl Queue {
@@ -29,10 +57,12 @@ impl Queue {
     pub fn not_up() -> Queue {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("run")).unwrap();
-        Queue { folder }
+        let hosts = None;
+        Queue { folder, hosts }
     }
 
-    /// With its state in a file, or, where [`IN_DATABASE`] is set, in a database of its own.
+    /// With its state in a file, or, where [`IN_DATABASE`] is set, in a database of its own. Where
+    /// [`ON_HOSTS`] is set, the slots are divided among hosts.
     pub fn up(slots: u32) -> Queue {
         static DATABASES: AtomicU32 = AtomicU32::new(0);
         if env::var_os(IN_DATABASE).is_some() {
@@ -43,8 +73,11 @@ impl Queue {
                 &server.database(&format!("queue{number}"), "postgres"),
             );
         }
-        let queue = Queue::not_up();
-        queue.ok(&["up", "--slots", &slots.to_string()]);
+        let mut queue = Queue::not_up();
+        let (hosts, words) = place(slots);
+        queue.hosts = hosts;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        queue.ok(&[&["up"], &words[..]].concat());
         queue
     }
 
@@ -71,6 +104,7 @@ impl Queue {
             .env("HOME", self.folder.path())
             .env("XDG_STATE_HOME", self.path("state"))
             .env("XDG_RUNTIME_DIR", self.path("run"));
+        reach(&mut prepared, self.hosts.as_ref());
         prepared
     }
 

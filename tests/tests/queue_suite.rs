@@ -1,12 +1,14 @@
-//! The tests of the queue with its state in a database: the same test programs.
+//! The tests of the queue with its state in a database, and with its slots on four hosts: the same
+//! test programs.
 #![forbid(unsafe_code)]
 
+use margay_tests::hosts::Hosts;
 use margay_tests::postgres::Postgres;
-use margay_tests::queue::IN_DATABASE;
+use margay_tests::queue::{IN_DATABASE, ON_HOSTS};
 use margay_tests::suite;
 
 /// The test programs, and those of their tests that are of the file alone.
-const TESTS: [(&str, &[&str]); 5] = [
+const IN_STORES: [(&str, &[&str]); 5] = [
     (
         "queue",
         &[
@@ -24,13 +26,47 @@ const TESTS: [(&str, &[&str]); 5] = [
     ("batch_live", &[]),
 ];
 
+/// The test programs, and those of their tests that are of one host.
+const OF_HOSTS: [(&str, &[&str]); 4] = [
+    (
+        "queue",
+        &[
+            // They begin without a queue.
+            "a_newer_store_and_a_damaged_one_are_refused",
+            "a_store_of_each_older_version_is_brought_to_this_one",
+            "from_nothing_to_a_job_and_back",
+            "a_full_disk_accepts_nothing_and_loses_nothing",
+            "energy_is_accounted_where_the_machine_reports_it",
+        ],
+    ),
+    ("queue_shells", &[]),
+    // It asks for two slots of one host, of which each has one.
+    ("batch", &["pbs_s_commands_submit_show_and_end_jobs"]),
+    // Each job has a supervisor of its own on another host.
+    (
+        "batch_live",
+        &["a_supervisor_has_one_job_after_the_other_and_none_is_left_behind"],
+    ),
+];
+
 #[test]
 fn the_tests_of_the_queue_pass_in_a_database() {
     if Postgres::shared().is_none() {
         return;
     }
-    for (name, without) in TESTS {
+    for (name, without) in IN_STORES {
         let mut tests = suite::of(name, without);
         suite::passes(name, tests.env(IN_DATABASE, "1"), "in a database");
+    }
+}
+
+#[test]
+fn the_tests_of_the_queue_pass_on_four_hosts() {
+    if Hosts::make(1).is_none() {
+        return;
+    }
+    for (name, without) in OF_HOSTS {
+        let mut tests = suite::of(name, without);
+        suite::passes(name, tests.env(ON_HOSTS, "4"), "on four hosts");
     }
 }
