@@ -56,7 +56,7 @@ pub fn short(reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u64) -> Str
             expected_words(*expected, now_s)
         ),
         Reason::Places { slots, nodes } | Reason::NoPlace { slots, nodes } => match nodes {
-            None => format!("{slots} slots of one host needed"),
+            None | Some(1) => format!("{slots} slots of one host needed"),
             Some(nodes) => format!("slots on {nodes} hosts needed"),
         },
         Reason::Reserved { expected } => {

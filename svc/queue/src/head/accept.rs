@@ -10,6 +10,10 @@ use crate::store::Entry;
 /// Why a job finds no place on the hosts, although they have as many slots.
 fn no_place(job: &Job) -> String {
     match job.nodes {
+        Some(1) => format!(
+            "it asks for {} slots of one host, and no host has as many; see margay node",
+            job.slots
+        ),
         Some(nodes) => format!(
             "it asks for {} slots on {nodes} hosts, and the hosts do not have as many; see margay node",
             job.slots
