@@ -299,3 +299,21 @@ fn tasks_and_loops_of_iml_are_shown_with_their_lines() {
         assert!(found.is_some() && is_shown(&err), "{found:?} {err}");
     }
 }
+
+#[test]
+fn a_rank_whose_tasks_are_over_has_none() {
+    let built = build_iml();
+    let words = Words::mpiexec(5, 1, &built.path(), "none");
+    let mut job = Job::start(&words, 90);
+    job.until("ready", 1);
+    let output = run(command(margay(), 30).arg("why").arg(job.pid().to_string()));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let Ended { status, err, .. } = job.ended();
+    assert_eq!(status.code(), Some(124), "{err}");
+    for text in [text, err] {
+        assert!(
+            text.contains("rank 0") && !text.contains("IML in rank"),
+            "{text}"
+        );
+    }
+}

@@ -1,9 +1,11 @@
 /* A rank with tasks of IML: one waits for others in a group, one of which computes for ever; one waits for a message. A loop
- * with another word. */
+ * with another word; with "none" there was a loop, and it sleeps. */
 #include <iml.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 static volatile int never;
 
@@ -41,11 +43,21 @@ static void chunk(int64_t begin, int64_t end, void *word)
     }
 }
 
+static void nothing(int64_t begin, int64_t end, void *word)
+{
+    (void)begin, (void)end, (void)word;
+}
+
 int main(int argc, char **argv)
 {
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    if (argc > 1) {
+    if (argc > 1 && strcmp(argv[1], "none") == 0) {
+        iml_For(0, 2, 1, nothing, NULL, NULL);
+        printf("ready\n");
+        fflush(stdout);
+        pause();
+    } else if (argc > 1) {
         iml_For(0, 2, 1, chunk, NULL, NULL); /* LINE loop */
     } else {
         iml_Both(forks, NULL, receives, NULL); /* LINE both */

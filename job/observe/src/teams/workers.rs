@@ -55,7 +55,11 @@ pub fn of_iml(pid: u32) -> Vec<MemberView> {
     for (number, view) in (0..).zip(&mut views) {
         view.member = number;
     }
-    views
+    match &views[..] {
+        // The program itself, which has begun no task, or has only run some before.
+        [only] if only.thread == Some(pid) && only.waits_for.is_empty() => Vec::new(),
+        _ => views,
+    }
 }
 
 /// Whether a function is that call, in C, in Fortran, or the half of it in Rust, which may be all
