@@ -22,9 +22,9 @@ pub struct Browser {
     _folder: tempfile::TempDir,
 }
 
-/// The browser's program: `MARGAY_BROWSER`, else a Chromium in `PATH`.
+/// The browser's program: `MARGAY_TEST_BROWSER`, else a Chromium in `PATH`.
 fn installed() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("MARGAY_BROWSER") {
+    if let Some(named) = std::env::var_os("MARGAY_TEST_BROWSER") {
         return Some(named.into());
     }
     let folders = std::env::var_os("PATH")?;
@@ -42,7 +42,7 @@ impl Browser {
     pub fn start() -> Option<Browser> {
         let Some(program) = installed() else {
             eprintln!(
-                "skipped: no browser; apt-get install chromium-headless-shell (300 MB), or set MARGAY_BROWSER"
+                "skipped: no browser; apt-get install chromium-headless-shell (300 MB), or set MARGAY_TEST_BROWSER"
             );
             return None;
         };
