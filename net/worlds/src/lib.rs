@@ -157,6 +157,16 @@ impl Transport for Worlds {
         }
     }
 
+    fn is_meeting(&self, to: u32) -> bool {
+        if to < self.own {
+            return self.home.as_ref().is_some_and(|home| home.is_meeting(to));
+        }
+        let world = |at: usize| self.worlds.get(at).and_then(Option::as_ref);
+        self.route(to).is_some_and(|(at, rank)| {
+            world(at).is_some_and(|world| world.transport.is_meeting(rank))
+        })
+    }
+
     fn is_flushed(&self) -> bool {
         let transports = self.worlds.iter().flatten().map(|world| &world.transport);
         self.home.iter().chain(transports).all(|t| t.is_flushed())

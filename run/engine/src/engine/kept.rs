@@ -36,7 +36,7 @@ pub(super) struct KeptSends {
 /// A blocking send waits so long for a connection to the receiver. With an earlier return its
 /// message would stay here until the next call of MPI, while the receiver waits for it. Longer it
 /// is not worth it: a receiver that does not answer is not in a call of MPI.
-const MEETING_NS: u64 = 20_000_000;
+const MEETING_NS: u64 = 50_000_000;
 /// After this many that have waited in vain no send waits any more: a rank that gives work to a
 /// thousand busy ones must not wait a thousand times.
 const MOST_IN_VAIN: u32 = 16;
