@@ -81,6 +81,18 @@ fn the_first_message_goes_while_its_sender_computes() {
     }
 }
 
+/// Processes that ranks leave in the background end with the job, as on one host.
+#[test]
+fn what_ranks_leave_in_the_background_is_ended() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let mut command = hosts.mpiexec("-ppn 1").command(110);
+    let mark = mark(&mut command);
+    let output = run(command.args(["sh", "-c", "setsid sleep 1000 & sleep 1000 & echo hi"]));
+    assert_eq!(out(&output), ["hi", "hi"], "{}", text(&output));
+    assert!(output.status.success(), "{}", text(&output));
+    nothing_is_left(&mark);
+}
+
 /// What is sent is the same when it is encrypted on its way.
 #[test]
 fn packets_between_hosts_may_be_encrypted() {

@@ -80,7 +80,12 @@ pub fn has_launchers(except: &[u32]) -> bool {
             let opened = File::options().read(true).write(true).open(path);
             Segment::join(opened.ok()?.into()).ok()
         });
-        held.is_some_and(|segment| segment.registry().facts().launcher == facts.pid)
+        // The segment of an agent, where its host is a container of this machine, has the number
+        // of the launcher's job.
+        held.is_some_and(|segment| {
+            let of = segment.registry().facts();
+            of.launcher == facts.pid && of.job == u64::from(of.launcher)
+        })
     })
 }
 
