@@ -301,7 +301,7 @@ impl<'a> Launcher<'a> {
                     _ => self.guard.tell(Command::Signal(signal::SIGCONT)),
                 }
             }
-            other => self.pass_on(other),
+            _ => self.pass_on(received),
         }
     }
 

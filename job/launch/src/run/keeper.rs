@@ -4,7 +4,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use margay_sys_os::descriptor::PollSet;
-use margay_sys_os::signal::SIGCONT;
+use margay_sys_os::process::{ProcessFacts, parent};
+use margay_sys_os::signal::{Received, SIGCONT};
 
 use super::Launcher;
 use crate::guard::Command;
@@ -13,6 +14,14 @@ use crate::turns::{Said, Turns};
 /// How often the launcher of a job with a limit of time looks at it, at least. It was stopped when
 /// so much more time has passed than it wanted to wait.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Whether this process is below another one, other than the first of the machine.
+fn is_ancestor(other: u32) -> bool {
+    let above = |&pid: &u32| ProcessFacts::of(pid).map(|facts| facts.parent);
+    std::iter::successors(Some(parent()), above)
+        .take_while(|&pid| pid > 1)
+        .any(|pid| pid == other)
+}
 
 impl Launcher<'_> {
     /// The ranks were stopped or continued: limits of time count the time in which they run.
@@ -62,14 +71,17 @@ impl Launcher<'_> {
 
     /// Passes a signal on to the ranks. When it continues the launcher, which was stopped with them
     /// for the turn of another job of the queue, that time does not count either; that the machine
-    /// has too much to do is no reason.
-    pub(super) fn pass_on(&mut self, signal: i32) {
+    /// has too much to do is no reason. Who has stopped all below itself continues all that it has
+    /// stopped, and not what a program has stopped for itself.
+    pub(super) fn pass_on(&mut self, Received { signal, sender }: Received) {
         let late = std::mem::take(&mut self.looks.late);
         if signal == SIGCONT && late >= TICK {
             self.timeout_at = self.timeout_at.map(|at| at + late);
             self.looks.postpone(late);
         }
-        self.guard.tell(Command::Signal(signal));
+        if signal != SIGCONT || !is_ancestor(sender) {
+            self.guard.tell(Command::Signal(signal));
+        }
     }
 
     /// When it looks at the time, if that has a limit.
