@@ -133,11 +133,22 @@ impl Browser {
         text.as_str().unwrap_or_default().to_owned()
     }
 
-    /// Waits, picture by picture, until an expression is true in the page.
+    /// Waits until an expression is true in the page.
+    ///
+    /// # Panics
+    /// When it is not after a minute.
     pub fn until(&mut self, expression: &str) {
-        self.value(&format!(
-            "new Promise(done => {{ const look = () => {{ if ({expression}) done(1); else requestAnimationFrame(look); }}; look(); }})"
+        let is_true = self.value(&format!(
+            "new Promise(done => {{ const began = performance.now(), look = () => {{ if ({expression}) done(true); \
+             else if (performance.now() - began > 60000) done(false); else setTimeout(look, 10); }}; look(); }})"
         ));
+        let text = "document.body ? document.body.innerText.slice(0, 2000) : ''";
+        if is_true != true {
+            panic!(
+                "{expression} is not true after a minute: {}",
+                self.value(text)
+            );
+        }
     }
 
     /// Presses a key, and waits until the page has been drawn.

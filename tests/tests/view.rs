@@ -74,6 +74,8 @@ fn a_browser_shows_who_waits_for_whom() {
         detail.contains("\nwaits ") && detail.contains("rank "),
         "{detail}"
     );
+    // No line of a message is over it.
+    browser.key("m");
     let color = "(() => { const w = waits.reduce((a, b) => b.ns > a.ns ? b : a), l = layout($('space').clientHeight); \
                  return (COLOR)(x(w.start + w.ns / 2, $('space').clientWidth), y(selected.t.rank, l) + l.each - 8); })()"
         .replace("COLOR", COLOR);
@@ -108,6 +110,11 @@ fn a_browser_shows_a_large_trace_by_sums_and_closer_by_its_calls() {
     const MESSAGES: u64 = 270_000;
     let folder = scratch();
     let view = View::of(&trace(folder.path(), "many", "2", &MESSAGES.to_string()));
+    // It is too large for all its calls.
+    let length = std::fs::metadata(folder.path().join("run.mtrace"))
+        .unwrap()
+        .len();
+    assert!(length > 32_000_000, "{length}");
     browser.go(&view.1);
     browser.until("/calls in view: a summary/.test($('summary').textContent)");
     // No call is left out of the sums.

@@ -109,6 +109,7 @@ levels.ask = () => {
       const got = await answer.json(); if (asked !== key) return;
       closer = new Grid(got.grid[0]); calls = null;
       if (got.calls.length) { const { whole: hasAll, ...of } = got.calls[0]; load(of); calls = { whole: hasAll, from: closer.from, to: closer.to, first: r0, last: r1, covers: closer.covers }; }
+      if (wanted && !calls && to - from > 200) { const l = (to - from) / 4; show(wanted.start - l / 2, wanted.start + l / 2); }
       if (wanted && calls) { const t = (ofRank.get(wanted.rank) || []).find(t => { const i = t.at(wanted.start); return i < t.n && t.start[i] === wanted.start; }); if (t) select(t, t.at(wanted.start)); wanted = null; }
       document.body.dataset.answered = key; redraw();
     } catch (error) { if (asked === key) { served = false; $("note").textContent = "the program that served this page has ended; " + error.message; redraw(); } }
@@ -117,7 +118,7 @@ levels.ask = () => {
 /* Shows a call among its neighbours. */
 levels.go = (rank, start, ns) => {
   const n = Math.min(RANKS, 24); r0 = Math.max(0, Math.min(RANKS - n, rank - (n >> 1))); r1 = r0 + n; wanted = { rank, start };
-  const length = Math.max(3 * ns, Math.min(to - from, END * Math.min(1, 1e5 / T.records * 4))); asked = ""; show(start + ns / 2 - length / 2, start + ns / 2 + length / 2);
+  const length = Math.max(3 * ns, Math.min(to - from, END * Math.min(1, 1e5 / T.records))); asked = ""; show(start + ns / 2 - length / 2, start + ns / 2 + length / 2);
 };
 levels.worst = () => { const l = (exact() || whole).longest; if (l.ns) { cursor = l.start; levels.go(l.rank, l.start, l.ns); } };
 let searching = 0;
