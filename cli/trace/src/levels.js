@@ -110,17 +110,21 @@ levels.ask = () => {
       closer = new Grid(got.grid[0]); calls = null;
       if (got.calls.length) { const { whole: hasAll, ...of } = got.calls[0]; load(of); calls = { whole: hasAll, from: closer.from, to: closer.to, first: r0, last: r1, covers: closer.covers }; }
       if (wanted && !calls && to - from > 200) { const l = (to - from) / 4; show(wanted.start - l / 2, wanted.start + l / 2); }
-      if (wanted && calls) { const t = (ofRank.get(wanted.rank) || []).find(t => { const i = t.at(wanted.start); return i < t.n && t.start[i] === wanted.start; }); if (t) select(t, t.at(wanted.start)); wanted = null; }
+      if (wanted && calls) {
+        // Several calls may begin at a time: those before the recorder did at 0.
+        for (const t of ofRank.get(wanted.rank) || []) { let i = t.at(wanted.start); while (i < t.n && t.start[i] === wanted.start && wanted.site >= 0 && t.site[i] !== wanted.site) i++; if (i < t.n && t.start[i] === wanted.start) { select(t, i); break; } }
+        wanted = null;
+      }
       document.body.dataset.answered = key; redraw();
     } catch (error) { if (asked === key) { served = false; $("note").textContent = "the program that served this page has ended; " + error.message; redraw(); } }
   }, 120);
 };
 /* Shows a call among its neighbours. */
-levels.go = (rank, start, ns) => {
-  const n = Math.min(RANKS, 24); r0 = Math.max(0, Math.min(RANKS - n, rank - (n >> 1))); r1 = r0 + n; wanted = { rank, start };
+levels.go = (rank, start, ns, site) => {
+  const n = Math.min(RANKS, 24); r0 = Math.max(0, Math.min(RANKS - n, rank - (n >> 1))); r1 = r0 + n; wanted = { rank, start, site };
   const length = Math.max(3 * ns, Math.min(to - from, END * Math.min(1, 1e5 / T.records))); asked = ""; show(start + ns / 2 - length / 2, start + ns / 2 + length / 2);
 };
-levels.worst = () => { const l = (exact() || whole).longest; if (l.ns) { cursor = l.start; levels.go(l.rank, l.start, l.ns); } };
+levels.worst = () => { const l = (exact() || whole).longest; if (l.ns) { cursor = l.start; levels.go(l.rank, l.start, l.ns, -1); } };
 let searching = 0;
 levels.search = words => {
   clearTimeout(searching); hits = []; hit = -1; redraw();
@@ -138,5 +142,5 @@ levels.search = words => {
     } catch (error) { $("hits").textContent = error.message; }
   }, 300);
 };
-levels.next = by => { hit = (hit + by + hits.length) % hits.length; const h = hits[hit]; cursor = h.start; $("hits").textContent = `${hit + 1} of ${hits.length}`; levels.go(h.rank, h.start, h.ns); };
+levels.next = by => { hit = (hit + by + hits.length) % hits.length; const h = hits[hit]; cursor = h.start; $("hits").textContent = `${hit + 1} of ${hits.length}`; levels.go(h.rank, h.start, h.ns, h.site); };
 $("worst").textContent = "longest call"; $("worst").title = "the longest call (w)"; $("path").parentNode.hidden = true;

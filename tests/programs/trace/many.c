@@ -1,5 +1,6 @@
 /* Makes many calls, so slowly that none is only counted: MESSAGES messages from rank 0 to rank 1
-   and as many back, a barrier after each hundred, and a late sender now and then. */
+   and as many back, a hundred at a time, with a barrier after them, and a late sender now and
+   then. */
 #include <mpi.h>
 #include <stdlib.h>
 
@@ -14,19 +15,16 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     int rank, messages = atoi(argv[1]), value = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    for (int i = 0; i < messages; i++) {
+    for (int i = 0; i < messages; i += 100) {
         compute(i % 1000 == 0 && rank == 0 ? 100000 : 700);
-        if (rank == 0) {
-            MPI_Send(&value, 1, MPI_INT, 1, 7, MPI_COMM_WORLD); /* LINE send */
+        for (int k = 0; k < 200; k++) {
             compute(700);
-            MPI_Recv(&value, 1, MPI_INT, 1, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        } else {
-            MPI_Recv(&value, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            compute(700);
-            MPI_Send(&value, 1, MPI_INT, 0, 8, MPI_COMM_WORLD);
+            if ((k < 100) == (rank == 0))
+                MPI_Send(&value, 1, MPI_INT, 1 - rank, 7, MPI_COMM_WORLD);
+            else
+                MPI_Recv(&value, 1, MPI_INT, 1 - rank, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
-        if (i % 100 == 99)
-            MPI_Barrier(MPI_COMM_WORLD); /* LINE barrier */
+        MPI_Barrier(MPI_COMM_WORLD);
     }
     MPI_Finalize();
 }
