@@ -123,6 +123,27 @@ fn what_runs_of_a_job_is_not_taken_for_dead_after_a_long_time_without_a_turn() {
     nothing_is_left(&queue.mark);
 }
 
+/// A process that has stopped itself does not go on at the next turn, on no host.
+#[test]
+fn what_a_program_has_stopped_itself_stays_stopped() {
+    let Some(queue) = up("400") else { return };
+    let child = "echo up >> ups; kill -STOP $$; [ -e stop ] || echo on >> goes_on";
+    fs::write(queue.path("child"), child).unwrap();
+    let script = "MPIEXEC sh -c 'sh child & while [ ! -e stop ]; do echo $MARGAY_JOB_ID >> log; sleep 0.01; done'";
+    for _ in 0..2 {
+        submit(&queue, "-N 2 -n 2", script);
+    }
+    queue.until("turns", || {
+        queue.lines("ups").len() == 4 && switches(&queue.lines("log")) > 6
+    });
+    let gone_on = queue.lines("goes_on");
+    fs::write(queue.path("stop"), "").unwrap();
+    assert!(gone_on.is_empty(), "{} of 4", gone_on.len());
+    wait(&queue);
+    queue.ok("down");
+    nothing_is_left(&queue.mark);
+}
+
 #[test]
 fn limits_of_time_count_turns() {
     let Some(queue) = up("1s") else { return };
