@@ -128,14 +128,14 @@ fn calls_in_quick_succession_are_all_counted() {
 #[test]
 fn a_profile_names_who_was_late_and_where() {
     let late = Late::new();
-    let (status, err) = late.run(&["-profile"], "");
+    let (status, err) = late.run(&["-profile"], "later");
     assert_eq!(status, Some(0), "{err}");
     let cause = format!(
         "load imbalance: rank 1 at {} (MPI_Isend)",
         late.line("send")
     );
     assert!(err.contains(&cause), "{err}");
-    let (status, err) = late.run(&["-profile=out.json"], "");
+    let (status, err) = late.run(&["-profile=out.json"], "later");
     assert_eq!((status, err.as_str()), (Some(0), ""));
     let text = std::fs::read_to_string(late.file("out.json")).unwrap();
     let json: Value = serde_json::from_str(&text).unwrap();
