@@ -1,14 +1,53 @@
-//! A real browser without a window, as far as one is installed: Chromium, through the pipe of its
-//! DevTools.
+//! What serves the page of `margay view`, and a real browser without a window for it, as far as one
+//! is installed: Chromium, through the pipe of its DevTools.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::command;
+use crate::{command, stage};
+
+/// `margay view`, which ends with the value.
+pub struct View {
+    child: Child,
+    address: String,
+}
+
+impl View {
+    /// Serves the page of a trace.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn of(trace: &Path) -> View {
+        let mut child = Command::new(stage().join("bin/margay"))
+            .arg("view")
+            .arg(trace)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut address = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut address)
+            .unwrap();
+        let address = address.trim().to_owned();
+        View { child, address }
+    }
+
+    /// Where the page is, as the program prints it.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
 
 /// A page in a browser, which ends with the value.
 pub struct Browser {

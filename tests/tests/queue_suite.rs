@@ -7,19 +7,18 @@ use margay_tests::postgres::Postgres;
 use margay_tests::queue::{IN_DATABASE, ON_HOSTS};
 use margay_tests::suite;
 
+/// Tests of `queue` that name the file, or begin without a queue and name neither store nor hosts.
+const OF_NO_STORE: &[&str] = &[
+    "a_newer_store_and_a_damaged_one_are_refused",
+    "a_store_of_each_older_version_is_brought_to_this_one",
+    "from_nothing_to_a_job_and_back",
+    "a_full_disk_accepts_nothing_and_loses_nothing",
+    "energy_is_accounted_where_the_machine_reports_it",
+];
+
 /// The test programs, and those of their tests that are of the file alone.
 const IN_STORES: [(&str, &[&str]); 5] = [
-    (
-        "queue",
-        &[
-            "a_newer_store_and_a_damaged_one_are_refused",
-            "a_store_of_each_older_version_is_brought_to_this_one",
-            // They begin without a queue, and name no store.
-            "from_nothing_to_a_job_and_back",
-            "a_full_disk_accepts_nothing_and_loses_nothing",
-            "energy_is_accounted_where_the_machine_reports_it",
-        ],
-    ),
+    ("queue", OF_NO_STORE),
     ("queue_gangs", &[]),
     ("queue_shells", &[]),
     ("batch", &[]),
@@ -28,17 +27,7 @@ const IN_STORES: [(&str, &[&str]); 5] = [
 
 /// The test programs, and those of their tests that are of one host.
 const OF_HOSTS: [(&str, &[&str]); 4] = [
-    (
-        "queue",
-        &[
-            // They begin without a queue.
-            "a_newer_store_and_a_damaged_one_are_refused",
-            "a_store_of_each_older_version_is_brought_to_this_one",
-            "from_nothing_to_a_job_and_back",
-            "a_full_disk_accepts_nothing_and_loses_nothing",
-            "energy_is_accounted_where_the_machine_reports_it",
-        ],
-    ),
+    ("queue", OF_NO_STORE),
     ("queue_shells", &[]),
     // It asks for two slots of one host, of which each has one.
     ("batch", &["pbs_s_commands_submit_show_and_end_jobs"]),

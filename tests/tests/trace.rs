@@ -1,10 +1,11 @@
 //! The flight recorder, `mpiexec -trace` and `-profile`, `margay trace`, `margay view`.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use margay_tests::browser::View;
 use margay_tests::jobs::{Built, Job, Words, descendants_named, mark, nothing_is_left, send};
 use margay_tests::{command, program, run, scratch, stage, succeed};
 use serde_json::Value;
@@ -426,17 +427,8 @@ fn an_otf2_archive_is_written_of_any_trace_that_is_read() {
 fn the_page_is_served_to_who_knows_its_address() {
     let late = Late::new();
     let file = late.trace();
-    let mut view = Command::new(stage().join("bin/margay"))
-        .arg("view")
-        .arg(&file)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut address = String::new();
-    BufReader::new(view.stdout.as_mut().unwrap())
-        .read_line(&mut address)
-        .unwrap();
-    let address = address.trim().strip_prefix("http://").unwrap();
+    let view = View::of(&file);
+    let address = view.address().strip_prefix("http://").unwrap();
     let (host, path) = address.split_once('/').unwrap();
     let get = |path: &str| {
         let mut stream = TcpStream::connect(host).unwrap();
@@ -448,8 +440,7 @@ fn the_page_is_served_to_who_knows_its_address() {
     let page = get(path);
     assert!(page.starts_with("HTTP/1.1 200 OK") && page.contains(&late.line("receive")));
     assert!(get("").starts_with("HTTP/1.1 404"));
-    view.kill().unwrap();
-    view.wait().unwrap();
+    drop(view);
     let html = late.file("page.html");
     succeed(margay(&["view"], &file).arg("--html").arg(&html));
     assert!(

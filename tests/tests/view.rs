@@ -1,11 +1,9 @@
 //! The page of `margay view` in a real browser: keyboard and mouse, what is drawn, and what the
 //! displays say.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
-use margay_tests::browser::Browser;
+use margay_tests::browser::{Browser, View};
 use margay_tests::{command, program, scratch, stage, succeed};
 
 /// Compiles a program of `programs/trace`, and traces a run of it.
@@ -31,32 +29,6 @@ fn trace(folder: &Path, name: &str, ranks: &str, argument: &str) -> std::path::P
     file
 }
 
-/// `margay view`, which ends with the value.
-struct View(Child, String);
-
-impl View {
-    fn of(file: &Path) -> View {
-        let mut view = Command::new(stage().join("bin/margay"))
-            .arg("view")
-            .arg(file)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut address = String::new();
-        BufReader::new(view.stdout.as_mut().unwrap())
-            .read_line(&mut address)
-            .unwrap();
-        View(view, address.trim().to_owned())
-    }
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// The colour of a point of the space-time display, and that which a class has.
 const COLOR: &str = "(px, py) => { const d = $('space').getContext('2d').getImageData(px, py, 1, 1).data; return '#' + [d[0], d[1], d[2]].map(v => v.toString(16).padStart(2, '0')).join(''); }";
 
@@ -67,7 +39,7 @@ fn a_browser_shows_who_waits_for_whom() {
     };
     let folder = scratch();
     let view = View::of(&trace(folder.path(), "late", "3", ""));
-    browser.go(&view.1);
+    browser.go(view.address());
     browser.key("w");
     let detail = browser.text("detail");
     assert!(
@@ -115,7 +87,7 @@ fn a_browser_shows_a_large_trace_by_sums_and_closer_by_its_calls() {
         .unwrap()
         .len();
     assert!(length > 32_000_000, "{length}");
-    browser.go(&view.1);
+    browser.go(view.address());
     browser.until("/calls in view: a summary/.test($('summary').textContent)");
     // No call is left out of the sums.
     browser.key("3");
