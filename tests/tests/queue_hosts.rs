@@ -608,6 +608,20 @@ fn a_job_that_sees_the_loss_of_its_host_first_is_lost_and_one_that_fails_is_not(
     queue.hosts.switch_on(2);
     queue.until("the host", || queue.state_of(2) == "idle");
 
+    // It goes process by process, what the head talks to last: that may answer once more.
+    let again = begin("--requeue", "piecewise");
+    queue.hosts.cut_off(2);
+    let name = queue.hosts.name(2);
+    let line = format!("for p in $(ip netns pids {name} | tac); do kill -KILL $p; done");
+    run(Command::new("sh").args(["-c", &line]));
+    queue.until("the loss", || queue.row(&again)["state"] != "running");
+    let row = queue.row(&again);
+    assert_eq!(row["state"], "waiting", "{row}");
+    queue.hosts.switch_on(2);
+    queue.until("its ranks", || queue.lines("piecewise").len() == 4);
+    queue.ok(&format!("cancel {again}"));
+    run(&mut queue.margay(&format!("wait {again}")));
+
     // It says nothing any more: the launcher and the head see that at about the same time.
     let again = begin("--requeue", "again");
     queue.hosts.cut_off(2);

@@ -1,6 +1,7 @@
 //! Jobs of several hosts that have ended badly: when one of their hosts has gone, what the job has
 //! there or its `mpiexec` may see that before the head does. Then the job was lost, and has not
-//! failed. So the hosts are asked, and the end counts when all have answered or one has gone.
+//! failed. So the hosts are asked, and the end counts when all have answered or one has gone. A
+//! host that goes down process by process may answer once more: it is asked again a little later.
 
 use std::time::{Duration, Instant};
 
@@ -8,16 +9,26 @@ use margay_core_queue::{End, JobId};
 
 use crate::away::LOST_AFTER;
 use crate::head::Head;
+use crate::head::hosts::Hosts;
 use crate::log;
 use crate::store::Finish;
+
+/// After how long hosts are asked again. The processes of a host that is shut down, or whose cgroup
+/// is killed, go within less.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// A job whose end is in doubt.
 #[derive(Debug)]
 pub struct Doubt {
     id: JobId,
     finish: Finish,
-    /// The hosts that have not answered yet.
+    /// Its other hosts.
+    hosts: Vec<usize>,
+    /// Those that have not answered yet.
     asked: Vec<usize>,
+    /// When they are asked once more; none before all have answered, and afterwards.
+    again: Option<Instant>,
+    is_asked_again: bool,
     /// When nothing of the job runs any more on a host that has gone, and which in words.
     lost: Option<(Instant, String)>,
 }
@@ -31,13 +42,46 @@ impl Doubt {
         self.asked.retain(|other| *other != host);
         let lost = silent.map(|(since, why)| (since + LOST_AFTER, why));
         self.lost = self.lost.take().max(lost);
+        if self.asked.is_empty() && !self.is_asked_again {
+            self.again = Some(Instant::now() + AGAIN);
+        }
     }
 
-    /// How long it is still open; none while that is not known.
+    /// Whether its hosts are to be asked once more, now.
+    fn is_due_again(&mut self) -> bool {
+        if self.lost.is_some() || self.again.is_none_or(|at| at > Instant::now()) {
+            return false;
+        }
+        (self.again, self.is_asked_again) = (None, true);
+        self.asked.clone_from(&self.hosts);
+        true
+    }
+
+    /// How long it is until something is to be done; none while that is not known.
     fn left(&self) -> Option<Duration> {
-        match &self.lost {
-            Some((at, _)) => Some(at.saturating_duration_since(Instant::now())),
-            None => self.asked.is_empty().then_some(Duration::ZERO),
+        let until = |at: Instant| at.saturating_duration_since(Instant::now());
+        match (&self.lost, self.again) {
+            (Some((at, _)), _) => Some(until(*at)),
+            (None, Some(at)) => Some(until(at)),
+            (None, None) => self.asked.is_empty().then_some(Duration::ZERO),
+        }
+    }
+
+    /// Whether nothing more can be learnt of it.
+    fn is_over(&self) -> bool {
+        let is_open = self.lost.is_none() && self.again.is_some();
+        !is_open && self.left() == Some(Duration::ZERO)
+    }
+}
+
+impl Hosts {
+    /// Asks the hosts that a doubt waits for, but those that are silent already.
+    fn ask_about(&self, doubt: &mut Doubt) {
+        for at in doubt.asked.clone() {
+            match self.known[at].silence() {
+                None => self.agents.ask_now(at),
+                silent => doubt.hear(at, silent),
+            }
         }
     }
 }
@@ -65,14 +109,12 @@ impl Head {
             id,
             finish: finish.clone(),
             asked: asked.clone(),
+            hosts: asked,
+            again: None,
+            is_asked_again: false,
             lost: None,
         };
-        for at in asked {
-            match hosts.known[at].silence() {
-                None => hosts.agents.ask_now(at),
-                silent => doubt.hear(at, silent),
-            }
-        }
+        hosts.ask_about(&mut doubt);
         self.doubts.push(doubt);
         self.settle_doubts();
         true
@@ -86,8 +128,15 @@ impl Head {
                 doubt.lost = None;
                 return true;
             }
-            doubt.left() == Some(Duration::ZERO)
+            doubt.is_over()
         };
+        if let Some(hosts) = &self.hosts {
+            for doubt in &mut self.doubts {
+                if doubt.is_due_again() {
+                    hosts.ask_about(doubt);
+                }
+            }
+        }
         let settled: Vec<Doubt> = self.doubts.extract_if(.., is_settled).collect();
         for doubt in settled {
             let Doubt {
