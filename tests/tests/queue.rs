@@ -189,7 +189,7 @@ fn the_first_job_is_not_delayed_and_short_ones_go_before_it() {
     queue.ok(&["wait", &short]);
     assert_eq!(queue.state_of(&long), "waiting");
     let text = queue.ok(&["explain", &large]);
-    assert!(text.contains("needs 2 slots; 1 are free"), "{text}");
+    assert!(text.contains("needs 2 slots; 1 free"), "{text}");
     assert!(queue.ok(&["explain", &long]).contains("could delay"));
     assert!(
         queue

@@ -27,16 +27,25 @@ pub fn short(reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u64) -> Str
         }
         Reason::Reservation(Outside::Over) => "its reservation is over".into(),
         Reason::ReservedSlots { free, needed } => {
-            format!("{needed} slots needed, {free} free in its reservation")
+            format!(
+                "{} needed, {free} free in its reservation",
+                counted(*needed, "slot")
+            )
         }
         Reason::Larger { slots, needed } => {
-            format!("{needed} slots needed, the machine has {slots}")
+            format!(
+                "{} needed, the machine has {slots}",
+                counted(*needed, "slot")
+            )
         }
         Reason::LargerMemory { has, needed } => {
             format!("{needed} MiB needed, the machine has {has}")
         }
         Reason::LargerGang { nodes, needed } => {
-            format!("{needed} nodes needed, its queue's partition has {nodes}")
+            format!(
+                "{} needed, its queue's partition has {nodes}",
+                counted(*needed, "node")
+            )
         }
         Reason::GangAway => "hosts of its queue's partition are away".into(),
         Reason::Slots {
@@ -44,7 +53,8 @@ pub fn short(reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u64) -> Str
             needed,
             expected,
         } => format!(
-            "{needed} slots needed, {free} free{}",
+            "{} needed, {free} free{}",
+            counted(*needed, "slot"),
             expected_words(*expected, now_s)
         ),
         Reason::Memory {
@@ -56,7 +66,7 @@ pub fn short(reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u64) -> Str
             expected_words(*expected, now_s)
         ),
         Reason::Places { slots, nodes } | Reason::NoPlace { slots, nodes } => match nodes {
-            None | Some(1) => format!("{slots} slots of one host needed"),
+            None | Some(1) => format!("{} of one host needed", counted(*slots, "slot")),
             Some(nodes) => format!("slots on {nodes} hosts needed"),
         },
         Reason::Reserved { expected } => {
@@ -75,10 +85,16 @@ fn expected_words(expected: Option<u64>, now_s: u64) -> String {
     time.unwrap_or_default()
 }
 
+/// `1 slot`, `2 slots`.
+fn counted(number: u32, what: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{s}")
+}
+
 fn limit_words(slots: bool, of_user: bool, limit: u32) -> String {
-    let what = if slots { "slots" } else { "jobs" };
+    let what = counted(limit, if slots { "slot" } else { "job" });
     let whose = if of_user { " of its user" } else { "" };
-    format!("its queue has {limit} {what}{whose} at once")
+    format!("its queue has {what}{whose} at once")
 }
 
 fn words(dependency: Dependency) -> String {
@@ -113,13 +129,15 @@ pub fn long(job: &str, reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u
             needed,
             expected: Some(at),
         } => format!(
-            "job {job} is the first of the queue and needs {needed} slots; {free} are free\n  \
+            "job {job} is the first of the queue and needs {}; {free} free\n  \
              it starts within {}, when running jobs reach their time limits, or earlier\n",
+            counted(*needed, "slot"),
             shown(at.saturating_sub(now_s))
         ),
         Reason::Slots { free, needed, .. } => format!(
-            "job {job} is the first of the queue and needs {needed} slots; {free} are free\n  \
-             when it starts is not known: running jobs have no time limit\n"
+            "job {job} is the first of the queue and needs {}; {free} free\n  \
+             when it starts is not known: running jobs have no time limit\n",
+            counted(*needed, "slot")
         ),
         Reason::Larger { needed, .. } => format!(
             "job {job} waits for a larger machine: {}; others go before it\n  to add a host: margay node add HOST; or \
