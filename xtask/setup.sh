@@ -103,6 +103,10 @@ test)
     uses slurmctld have slurmctld
     uses slurmd have slurmd
     uses slurm-client have srun
+    # Slurm's accounts, without which its jobs do not grow.
+    uses slurmdbd have slurmdbd
+    uses mariadb-server-core have mariadbd
+    uses mariadb-client-core have mariadb
     uses libpmix2 has_library libpmix.so.2
     # By this name Slurm's plugin opens it.
     uses libpmix-dev test -e "/usr/lib/$(uname -m)-linux-gnu/pmix2/lib/libpmix.so"

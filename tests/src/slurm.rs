@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::hosts::Hosts;
-use crate::jobs::Words;
+use crate::jobs::{Words, text};
 use crate::{command, run};
 
 /// How long its daemons may take to be there or gone.
@@ -27,6 +27,18 @@ impl Slurm {
     /// # Panics
     /// When it does not come up.
     pub fn start(number: u32) -> Option<Slurm> {
+        Self::start_as(number, false)
+    }
+
+    /// The same with its database, without which the size of a job cannot be changed twice.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn start_with_accounts(number: u32) -> Option<Slurm> {
+        Self::start_as(number, true)
+    }
+
+    fn start_as(number: u32, has_accounts: bool) -> Option<Slurm> {
         let has = |program: &str| {
             let found = Command::new("sh")
                 .args(["-c", &format!("command -v {program}")])
@@ -42,15 +54,22 @@ impl Slurm {
             );
             return None;
         }
+        if has_accounts && !["slurmdbd", "mariadbd", "mariadb"].into_iter().all(has) {
+            println!("note: there is no slurmdbd or MariaDB here: growth in Slurm is not tested");
+            return None;
+        }
         let hosts = Hosts::make(number)?;
         let folder = hosts.folder.path().join("slurm");
         let slurm = Slurm { hosts, folder };
-        slurm.configure();
+        slurm.configure(has_accounts);
         let folder = slurm.folder.display();
         slurm.start_daemon(&format!(
             "munged --force --key-file={folder}/key --socket={folder}/munge/socket --pid-file={folder}/munge/pid \
              --log-file={folder}/munge/log --seed-file={folder}/munge/seed"
         ));
+        if has_accounts {
+            slurm.start_accounts();
+        }
         slurm.start_daemon(&slurm.on(1, "slurmctld"));
         for host in 1..=number {
             let name = slurm.hosts.name(host);
@@ -64,7 +83,38 @@ impl Slurm {
         Some(slurm)
     }
 
-    fn configure(&self) {
+    /// Starts its database on the first host, and the daemon that keeps accounts there.
+    fn start_accounts(&self) {
+        let folder = self.folder.display();
+        self.write(
+            "slurmdbd.conf",
+            &format!(
+                "DbdHost=localhost\nDbdAddr=10.77.0.1\nSlurmUser=root\nAuthType=auth/munge\nAuthInfo=socket={folder}/munge/socket\n\
+                 StorageType=accounting_storage/mysql\nStorageHost=127.0.0.1\nStoragePort=3306\nStorageUser=root\n\
+                 PidFile={folder}/dbd.pid\nLogFile={folder}/dbd.log\n"
+            ),
+        );
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(self.folder.join("slurmdbd.conf"), mode).expect("the file is ours");
+        let made = format!(
+            "mariadb-install-db --no-defaults --user=root --skip-test-db --datadir={folder}/db"
+        );
+        self.start_daemon(&made);
+        let served = format!(
+            "ip link set lo up; setsid mariadbd --no-defaults --user=root --datadir={folder}/db --bind-address=127.0.0.1 \
+             --socket={folder}/db.socket --pid-file={folder}/db.pid --skip-grant-tables --innodb-buffer-pool-size=128M --innodb-lock-wait-timeout=900 \
+             >{folder}/db.log 2>&1 &"
+        );
+        self.start_daemon(&self.on(1, &served));
+        let asked = "mariadb --no-defaults -h 127.0.0.1 -u root -e 'select 1'";
+        self.until(asked, |said| said.contains('1'));
+        self.start_daemon(&self.on(1, "slurmdbd"));
+        self.until("sacctmgr list cluster", |said| said.contains("Cluster"));
+        let added = self.run("sacctmgr -i add cluster test", 20);
+        assert!(added.status.success(), "{}", text(&added));
+    }
+
+    fn configure(&self, has_accounts: bool) {
         let (number, folder) = (self.hosts.number, self.folder.display());
         for part in ["munge", "state", "pmix"] {
             fs::create_dir_all(self.folder.join(part)).expect("the folder takes files");
@@ -85,6 +135,12 @@ impl Slurm {
              JobAcctGatherType=jobacct_gather/none\nKillWait=2\nOverTimeLimit=0\nMinJobAge=300\n",
             self.hosts.name(1)
         );
+        if has_accounts {
+            text += &format!(
+                "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=10.77.0.1\n\
+                 AccountingStoragePass={folder}/munge/socket\nSchedulerParameters=permit_job_expansion\n"
+            );
+        }
         for host in 1..=number {
             let name = self.hosts.name(host);
             text += &format!("NodeName={name} NodeAddr=10.77.0.{host} CPUs={CPUS} State=UNKNOWN\n");

@@ -268,7 +268,7 @@ fn a_queue_shrinks_with_slurms_allocation() {
     let script = format!(
         "set -e\nexport PATH={}:$PATH HOME={1} XDG_STATE_HOME={1}/state XDG_RUNTIME_DIR={1}/run\ncd {1}\n\
          trap 'margay cancel --all; margay wait --all || true; margay down' EXIT\nmargay up\n\
-         until_ran() {{ until [ $(wc -l < ran) = $1 ]; do sleep 0.2; done; }}\n\
+         until_ran() {{ n=0; until [ $(wc -l < ran) = $1 ]; do sleep 0.2; n=$((n + 1)); test $n -lt 300; done; }}\n\
          touch ran\nfor i in 1 2; do margay submit -c 2 -o log lasting; done\nuntil_ran 2\n\
          scontrol update JobId=$SLURM_JOB_ID NumNodes=1\n\
          while margay node | grep {2}; do sleep 0.2; done\ntest $(margay queue | grep -c waiting) = 1\n\
@@ -292,5 +292,50 @@ fn a_queue_shrinks_with_slurms_allocation() {
     ran.sort_unstable();
     let names = [1, 1, 2].map(|host| slurm.hosts.name(host));
     assert_eq!(ran, names, "{said}{log}");
+    slurm.until("squeue -h", |said| said.trim().is_empty());
+}
+
+#[test]
+fn a_queue_grows_with_slurms_allocation() {
+    let Some(slurm) = Slurm::start_with_accounts(2) else {
+        return;
+    };
+    fs::create_dir(slurm.path("run")).expect("the folder takes files");
+    fs::write(
+        slurm.path("lasting"),
+        "#!/bin/sh\nhostname >> ran\nwhile [ ! -e go ]; do sleep 0.1; done\n",
+    )
+    .expect("the folder takes files");
+    // The second job waits until another allocation has given its host to the first one.
+    let script = format!(
+        "set -e\nexport PATH={}:$PATH HOME={1} XDG_STATE_HOME={1}/state XDG_RUNTIME_DIR={1}/run\ncd {1}\n\
+         trap 'margay cancel --all; margay wait --all || true; margay down' EXIT\nmargay up\n\
+         until_ran() {{ n=0; until [ $(wc -l < ran) = $1 ]; do sleep 0.2; n=$((n + 1)); test $n -lt 300; done; }}\n\
+         touch ran\nfor i in 1 2; do margay submit -c 2 -o log lasting; done\nuntil_ran 1\n\
+         own=$SLURM_JOB_ID\nenv -u SLURM_JOB_ID -u SLURM_JOBID \
+         salloc -Q -N1 -w {2} --ntasks-per-node=2 --dependency=expand:$own \
+         sh -c 'scontrol update JobId=$SLURM_JOB_ID NumNodes=0'\n\
+         scontrol update JobId=$own NumNodes=ALL\nuntil_ran 2\ntouch go\nmargay wait --all\n\
+         margay submit --wait -N 2 -n 4 -o both -- mpiexec hostname\n",
+        stage().join("bin").display(),
+        slurm.path("").display(),
+        slurm.hosts.name(2),
+    );
+    fs::write(slurm.path("script"), script).expect("the folder takes files");
+    let line = format!(
+        "salloc -Q -N1 --ntasks-per-node=2 sh {}",
+        slurm.path("script").display()
+    );
+    let output = slurm.run(&line, 100);
+    let said = text(&output);
+    let log = fs::read_to_string(slurm.path("state/margay/queue/head.log")).unwrap_or_default();
+    assert!(output.status.success(), "{said}{log}{}", slurm.logs());
+    for (file, hosts) in [("ran", &[1, 2][..]), ("both", &[1, 1, 2, 2])] {
+        let ran = fs::read_to_string(slurm.path(file)).unwrap_or_default();
+        let mut ran: Vec<&str> = ran.lines().collect();
+        ran.sort_unstable();
+        let names: Vec<String> = hosts.iter().map(|host| slurm.hosts.name(*host)).collect();
+        assert_eq!(ran, names, "{said}{log}");
+    }
     slurm.until("squeue -h", |said| said.trim().is_empty());
 }
