@@ -71,7 +71,7 @@ fn what_works_on_one_host_works_on_several() {
 
 /// A rank that computes when it has sent something has sent it.
 #[test]
-fn the_first_message_goes_while_its_sender_computes() {
+fn messages_go_while_their_sender_computes() {
     let Some(hosts) = Hosts::make(2) else { return };
     let built = Built::mpi("mpi/hosts_first.c");
     for options in ["", "-encrypt"] {

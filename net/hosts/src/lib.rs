@@ -293,6 +293,10 @@ impl Transport for Hosts {
         !self.is_here[to as usize] && self.between.is_meeting(to)
     }
 
+    fn queued(&self) -> &[u32] {
+        self.between.queued()
+    }
+
     fn forget(&mut self, process: u32) {
         self.way(process).forget(process);
     }

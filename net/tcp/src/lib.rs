@@ -655,6 +655,10 @@ impl Transport for Tcp {
         )
     }
 
+    fn queued(&self) -> &[u32] {
+        &self.queued
+    }
+
     fn forget(&mut self, process: u32) {
         self.lose(process, None);
     }

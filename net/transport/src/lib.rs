@@ -186,6 +186,11 @@ pub trait Transport: Send {
         false
     }
 
+    /// The ranks for which bytes wait here that the network will take while this rank polls.
+    fn queued(&self) -> &[u32] {
+        &[]
+    }
+
     /// A peer has died: what it still held of this rank's is free again.
     fn forget(&mut self, _process: u32) {}
 

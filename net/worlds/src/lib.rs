@@ -167,6 +167,11 @@ impl Transport for Worlds {
         })
     }
 
+    /// Those of this job.
+    fn queued(&self) -> &[u32] {
+        self.home.as_ref().map_or(&[], |home| home.queued())
+    }
+
     fn is_flushed(&self) -> bool {
         let transports = self.worlds.iter().flatten().map(|world| &world.transport);
         self.home.iter().chain(transports).all(|t| t.is_flushed())

@@ -430,7 +430,12 @@ impl Rank {
 
     fn wait_long(&self, id: ReqId, awaited: &dyn Fn() -> Option<Awaited>) -> Outcome {
         let pending = |engine: &Engine| engine.pending(id);
-        self.block_for(|engine| engine.take(id), pending, awaited)
+        let to = self.engine.lock().receiver_of(id);
+        let outcome = self.block_for(|engine| engine.take(id), pending, awaited);
+        if to.is_some() {
+            self.let_go(|_| to);
+        }
+        outcome
     }
 
     /// Waits until one of the requests has ended; its index. The request stays.
@@ -457,6 +462,10 @@ impl Rank {
             },
             |engine| ids.iter().find_map(|&id| engine.pending(id)),
         );
+        self.let_go(|engine| {
+            let mut receivers = ids.iter().filter_map(|&id| engine.receiver_of(id));
+            receivers.find(|&to| engine.is_queued(to))
+        });
     }
 
     /// Moves everything on that can move. Returns whether anything did.

@@ -29,17 +29,16 @@ pub(super) struct KeptSends {
     pub(super) begun: u64,
     /// The receiver all sends to which have been kept that can be, and `begun` then.
     looked: Option<(u32, u64)>,
-    /// Sends that have waited for a connection as long as any may.
-    waited_in_vain: u32,
+    /// How long sends have waited for the network in vain.
+    waited_in_vain_ns: u64,
 }
 
-/// A blocking send waits so long for a connection to the receiver. With an earlier return its
-/// message would stay here until the next call of MPI, while the receiver waits for it. Longer it
-/// is not worth it: a receiver that does not answer is not in a call of MPI.
-const MEETING_NS: u64 = 50_000_000;
-/// After this many that have waited in vain no send waits any more: a rank that gives work to a
-/// thousand busy ones must not wait a thousand times.
-const MOST_IN_VAIN: u32 = 16;
+/// A blocking send waits for a connection to the receiver, and until the network has taken all of
+/// the message. With an earlier return that would stay here until the next call of MPI, while the
+/// receiver waits for it. A receiver that does not answer is not in a call of MPI, or its host is
+/// busy. A rank that gives work to a thousand busy ones must not wait a thousand times: this many
+/// nanoseconds are waited in vain in all, half of what is left of them by one send.
+const IN_VAIN_NS: u64 = 800_000_000;
 
 impl Engine {
     /// Keeps the message of a send behind others to the same receiver that are kept: their program
@@ -60,12 +59,47 @@ impl Engine {
     /// because its connection is being made. None when it need not wait for that.
     #[cold]
     pub fn meets_within(&mut self, to: u32, waited_ns: u64) -> Option<u64> {
-        let kept = &mut self.state.kept_sends;
-        if kept.waited_in_vain >= MOST_IN_VAIN || !self.transport.is_meeting(to) {
-            return None;
+        let is_meeting = self.transport.is_meeting(to);
+        is_meeting.then(|| self.left_of(waited_ns))?
+    }
+
+    /// How much longer a send to `to` that is complete shall wait because the network has not taken
+    /// all of its bytes. None when it need not.
+    #[cold]
+    pub fn pushes_within(&mut self, to: u32, waited_ns: u64) -> Option<u64> {
+        self.is_queued(to).then(|| self.left_of(waited_ns))?
+    }
+
+    /// Whether the network has not taken all bytes yet that were sent.
+    #[inline]
+    #[must_use]
+    pub fn has_queued(&self) -> bool {
+        !self.transport.queued().is_empty()
+    }
+
+    /// The same for those to one rank.
+    #[must_use]
+    pub fn is_queued(&self, to: u32) -> bool {
+        self.transport.queued().contains(&to)
+    }
+
+    /// To which rank a request sends, if it does.
+    #[must_use]
+    pub fn receiver_of(&self, id: ReqId) -> Option<u32> {
+        match self.state.requests.get(id)?.kind {
+            Kind::Send(ref send) => Some(send.to),
+            _ => None,
         }
-        let left = MEETING_NS.checked_sub(waited_ns).filter(|&left| left > 0);
-        kept.waited_in_vain += u32::from(left.is_none());
+    }
+
+    /// What is left of the time for which a send waits for the network after `waited_ns`.
+    fn left_of(&mut self, waited_ns: u64) -> Option<u64> {
+        let kept = &mut self.state.kept_sends;
+        let most_ns = (IN_VAIN_NS - kept.waited_in_vain_ns) / 2;
+        let left = most_ns.checked_sub(waited_ns).filter(|&left| left > 0);
+        if left.is_none() {
+            kept.waited_in_vain_ns += most_ns;
+        }
         left
     }
 

@@ -50,7 +50,40 @@ impl Rank {
                     .is_some_and(|piece| engine.send_at_once(piece, to, envelope));
             (!sent).then(|| begin(engine, mode, data.clone(), to, envelope))
         });
-        id.and_then(|id| self.wait(id).failed)
+        let id = id?;
+        let failed = self.wait(id).failed;
+        self.let_go(|_| Some(to));
+        failed
+    }
+
+    /// Sends are complete, to the rank that `find` returns among others. What the network has not
+    /// taken yet would stay here until the next call of MPI, while the receiver waits for it: so it
+    /// is awaited for a moment.
+    #[inline]
+    pub(super) fn let_go(&self, find: impl FnOnce(&Engine) -> Option<u32>) {
+        let engine = self.engine.lock();
+        let to = match engine.has_queued() {
+            true => find(&engine),
+            false => None,
+        };
+        drop(engine);
+        if let Some(to) = to {
+            self.push_out(to);
+        }
+    }
+
+    #[cold]
+    fn push_out(&self, to: u32) {
+        let since = self.clock.now_ns();
+        loop {
+            let waited_ns = self.clock.now_ns().saturating_sub(since);
+            let left = self.engine.lock().pushes_within(to, waited_ns);
+            let Some(left_ns) = left else { return };
+            self.sleep_until_woken(left_ns, &mut || {
+                let mut engine = self.engine.lock();
+                self.advance(&mut engine) || !engine.is_queued(to)
+            });
+        }
     }
 
     /// Begins a send.
