@@ -1,5 +1,6 @@
 //! The flight recorder, `mpiexec -trace` and `-profile`, `margay trace`, `margay view`.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -126,6 +127,19 @@ fn calls_in_quick_succession_are_all_counted() {
     }
 }
 
+/// For each call how long it waited in a profile, in nanoseconds: by the call and by its sites.
+fn waits_of_calls_and_sites(profile: &Value) -> BTreeMap<String, [u64; 2]> {
+    let mut waits: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+    for (column, list) in ["calls", "sites"].into_iter().enumerate() {
+        for of in profile[list].as_array().unwrap() {
+            let waited = of["waiting_s"].as_f64().unwrap() * 1e9;
+            let call = of["call"].as_str().unwrap().to_owned();
+            waits.entry(call).or_default()[column] += waited.round() as u64;
+        }
+    }
+    waits
+}
+
 #[test]
 fn a_profile_names_who_was_late_and_where() {
     let late = Late::new();
@@ -151,6 +165,11 @@ fn a_profile_names_who_was_late_and_where() {
         .iter()
         .find(|c| c["call"] == "MPI_Recv");
     assert_eq!(recv.unwrap()["calls"], 10 * RANKS);
+    let waits = waits_of_calls_and_sites(&json);
+    assert!(waits.values().any(|[call, _]| *call > 0), "{json}");
+    for (call, [of_call, of_sites]) in waits {
+        assert_eq!(of_call, of_sites, "{call}: {json}");
+    }
     let sent: Vec<_> = json["matrix"]
         .as_array()
         .unwrap()

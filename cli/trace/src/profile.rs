@@ -148,7 +148,11 @@ impl<'a> Profile<'a> {
         for wait in &analysis.waits {
             let record = |at: At| &trace.threads[at.thread as usize].records[at.index as usize];
             *waits.entry(wait.kind).or_default() += wait.ns;
-            if let Some(sums) = of_site.get_mut(&key(record(wait.at).site)) {
+            let (call, place) = key(record(wait.at).site);
+            if let Some(sums) = of_call.get_mut(&call) {
+                sums.wait_ns += wait.ns;
+            }
+            if let Some(sums) = of_site.get_mut(&(call, place)) {
                 sums.wait_ns += wait.ns;
             }
         }
