@@ -29,7 +29,7 @@ pub fn show(options: &ProfileOptions) -> Result<(), String> {
     } else {
         let title = job_title(sampled.job, &sampled.command);
         let looked = format!(
-            "{} stacks read in {:.1} s\n",
+            "{} stacks read in {:.1} s",
             sampled.samples, sampled.seconds
         );
         let lines = [title, looked].into_iter().chain(sampled.lines());

@@ -1,6 +1,7 @@
 //! Programs that hang or crash at lines that comments mark.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::jobs::{Job, Words};
 use crate::{command, program, scratch, stage, succeed};
@@ -64,4 +65,18 @@ impl Built {
     pub fn start(&self, ranks: u32, what: &str) -> Job {
         Job::start(&Words::mpiexec(100, ranks, &self.path(), what), 90)
     }
+}
+
+/// Where nobody may trace there is nothing to test but that it is said.
+#[must_use]
+pub fn may_trace() -> bool {
+    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    let status = format!("/proc/{}/syscall", sleeper.id());
+    let may = std::fs::read_to_string(status).is_ok();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    if !may {
+        println!("note: no process may be traced here; nothing is tested");
+    }
+    may
 }

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use margay_tests::hosts::Hosts;
-use margay_tests::jobs::{Built, Job};
-use margay_tests::run;
+use margay_tests::jobs::{Built, Job, Words, descendants_named, send};
+use margay_tests::{run, stage};
 
 /// Runs a program that looks at every byte on two hosts, two ranks each.
 fn streams(hosts: &Hosts, options: &str, seconds: u32, longest: u32) {
@@ -202,4 +202,43 @@ fn a_remote_shell_that_asks_is_reported() {
     );
     assert!(begun.elapsed() < Duration::from_secs(60), "{said}");
     assert!(said.contains("Are you sure you want to continue"), "{said}");
+}
+
+/// A profile says how often it has looked at the ranks of each host, and whose ranks are missing.
+#[test]
+fn a_profile_names_the_host_that_is_lost() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let words = hosts.mpiexec("-continue-on-failure -ppn 2 -n 4");
+    let words = words.and("sh").and("-c");
+    let mut job = Job::start(&words.and("echo ready; while :; do :; done"), 100);
+    job.until("ready", 4);
+    let pid = job.pid().to_string();
+    let profile = |words: &str| {
+        let margay = Words::default().and(stage().join("bin/margay"));
+        let margay = margay.and("profile").and(&pid).and_all("--seconds 1");
+        margay.and_all(words).succeed(30)
+    };
+    let looks_at_hosts = || {
+        let all: serde_json::Value = serde_json::from_str(&profile("--json")).expect("JSON");
+        all["profile"]["hosts"].clone()
+    };
+    let all = looks_at_hosts();
+    for (host, ranks) in [[0, 1], [2, 3]].into_iter().enumerate() {
+        let of = &all[host];
+        let [looks, asked] = ["looks", "asked"].map(|name| of[name].as_u64().unwrap_or(0));
+        assert!(0 < looks && looks <= asked, "{all}");
+        assert_eq!(of["host"], hosts.name(host as u32 + 1), "{all}");
+        assert_eq!(of["ranks"], serde_json::json!(ranks), "{all}");
+        assert!(of["silent_since_s"].is_null(), "{all}");
+    }
+    send("KILL", descendants_named(job.pid(), "margay-agent")[1]);
+    let is_lost = || looks_at_hosts()[1]["silent_since_s"].is_f64();
+    assert!((0..20).any(|_| is_lost()), "{}", profile(""));
+    let text = profile("");
+    let lost = format!("{}: 0 of 50 looks at ranks 2, 3", hosts.name(2));
+    assert!(text.contains(&lost), "{text}");
+    let missing = "no answer since 0.0 s: ranks 2, 3 are missing from then on";
+    assert!(text.contains(missing), "{text}");
+    send("TERM", job.pid());
+    job.ended_with_nothing_left();
 }

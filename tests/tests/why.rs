@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use margay_tests::hangs::Built;
+use margay_tests::hangs::{Built, may_trace};
 use margay_tests::jobs::{Ended, Job, Words, send};
 use margay_tests::{command, program, run, scratch, stage, succeed};
 use serde_json::Value;
@@ -28,19 +28,6 @@ fn why(job: &Job, wanted: impl Fn(&Value) -> bool) -> (Value, String) {
     }
     let output = run(command(margay(), 30).args(["why", &pid]));
     panic!("never as wanted: {output:?}");
-}
-
-/// Where nobody may trace there is nothing to test but that it is said.
-fn may_trace() -> bool {
-    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
-    let status = format!("/proc/{}/syscall", sleeper.id());
-    let may = std::fs::read_to_string(status).is_ok();
-    sleeper.kill().unwrap();
-    sleeper.wait().unwrap();
-    if !may {
-        println!("note: no process may be traced here; nothing is tested");
-    }
-    may
 }
 
 /// The classes that are in a state, with the texts of their innermost functions.
@@ -241,6 +228,14 @@ fn a_running_job_is_profiled_by_function_and_line() {
             "rank {rank}: {json}"
         );
     }
+    let hosts = json["hosts"].as_array().unwrap();
+    assert_eq!(
+        (hosts.len(), &hosts[0]["asked"]),
+        (1, &100.into()),
+        "{json}"
+    );
+    let taken = hosts[0]["looks"].as_u64().unwrap();
+    assert!(0 < taken && taken <= 100, "{json}");
     assert_eq!(json["waits"][0]["name"], "MPI_Barrier", "{json}");
     let whole = json["functions"].as_array().unwrap();
     assert!(whole.iter().any(|f| f["name"] == "main()"), "{json}");
@@ -250,6 +245,7 @@ fn a_running_job_is_profiled_by_function_and_line() {
     let has_processor = counted[1]["processor"]["cycles"].is_u64();
     assert_ne!(has_processor, json["uncounted"].is_string(), "{json}");
     let text = profile(&[]);
+    assert!(text.contains(" of 50 looks at ranks 0-2"), "{text}");
     let mut heads = text.lines().filter(|line| line.starts_with("A SECOND"));
     assert!(heads.next().is_some(), "{text}");
     let processor = if has_processor {

@@ -31,6 +31,7 @@ mod counted;
 pub mod crash;
 pub mod elsewhere;
 pub mod kept;
+pub mod looks;
 pub mod markers;
 pub mod members;
 pub mod mesh;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::asked::not_found;
 use crate::counted::{self, Counting, RankCounts};
 use crate::elsewhere::{self, Asked};
+use crate::looks::{self, Answers, HostLooks};
 use crate::waits::rank_ranges;
 
 /// What is asked for.
@@ -75,6 +76,7 @@ pub struct Sampled {
     pub job: u64,
     pub command: String,
     pub seconds: f64,
+    pub hosts: Vec<HostLooks>,
     pub ranks: Vec<RankLooks>,
     /// The calls in which ranks wait: looks.
     pub waits: Vec<Count<String>>,
@@ -97,6 +99,7 @@ pub struct Sampled {
 /// While a job is looked at.
 #[derive(Default)]
 struct Looking {
+    looks: u64,
     ranks: BTreeMap<u32, RankLooks>,
     waits: BTreeMap<String, u64>,
     unread: BTreeMap<String, u64>,
@@ -120,11 +123,10 @@ pub fn look(wanted: &Wanted, ended: &mut dyn FnMut() -> bool) -> Result<Sampled,
     if here.is_empty() && far.is_empty() {
         return Err("no rank of the job runs yet".to_owned());
     }
-    let id = peers.id();
     let looks_far = AtomicBool::new(!far.is_empty());
-    let (mut sampled, elsewhere) = std::thread::scope(|scope| {
+    let (mut sampled, (elsewhere, answers)) = std::thread::scope(|scope| {
         let others = scope.spawn(|| {
-            let all = look_elsewhere(id, &far, wanted, &looks_far);
+            let all = look_elsewhere(peers, &far, wanted, &looks_far);
             looks_far.store(false, Ordering::Relaxed);
             all
         });
@@ -140,6 +142,9 @@ pub fn look(wanted: &Wanted, ended: &mut dyn FnMut() -> bool) -> Result<Sampled,
     for more in elsewhere {
         sampled.add(more);
     }
+    let whole = Duration::from_secs_f64(sampled.seconds).max(answers.within);
+    let hosts = answers.finish(peers, wanted.rate, whole.min(wanted.within));
+    sampled.hosts.extend(hosts);
     Ok(sampled)
 }
 
@@ -156,9 +161,15 @@ pub(crate) fn answer(peers: &dyn Peers, ranks: &[u32], within: Duration, rate: u
 
 /// Asks the hosts of `ranks` again and again, until the time is over, `goes_on` is false, or no
 /// rank works there any more.
-fn look_elsewhere(id: u64, ranks: &[u32], wanted: &Wanted, goes_on: &AtomicBool) -> Vec<Sampled> {
+fn look_elsewhere(
+    peers: &dyn Peers,
+    ranks: &[u32],
+    wanted: &Wanted,
+    goes_on: &AtomicBool,
+) -> (Vec<Sampled>, Answers) {
     let began = Instant::now();
-    let mut all = Vec::new();
+    let mut all: Vec<Sampled> = Vec::new();
+    let mut answers = Answers::of(peers, ranks);
     while goes_on.load(Ordering::Relaxed) && !ranks.is_empty() {
         let left = wanted.within.saturating_sub(began.elapsed());
         let within = left.min(SLICE);
@@ -170,15 +181,20 @@ fn look_elsewhere(id: u64, ranks: &[u32], wanted: &Wanted, goes_on: &AtomicBool)
             rate: wanted.rate.min(u16::MAX.into()) as u16,
         };
         let before = all.len();
-        elsewhere::ask(id, asked, ranks, |text| {
+        answers.ask(began.elapsed());
+        elsewhere::ask(peers.id(), asked, ranks, |text| {
             all.extend(serde_json::from_str::<Sampled>(text).ok());
         });
+        for answer in &all[before..] {
+            answers.add(peers, &answer.hosts);
+        }
         let works = |sampled: &Sampled| sampled.ranks.iter().any(|rank| rank.all() > 0);
         if !all[before..].iter().any(works) {
             break;
         }
     }
-    all
+    answers.within = began.elapsed().min(wanted.within);
+    (all, answers)
 }
 
 /// Looks at ranks of this host. `ended` says whether to end, and when nothing is to be seen here,
@@ -206,8 +222,10 @@ fn look_here(
         counting.look(peers);
     }
     let seconds = began.elapsed().as_secs_f64();
+    let hosts = looking.of_host(peers, ranks, wanted, began.elapsed());
     let (counted, lost, uncounted) = counting.finish(peers);
     Sampled {
+        hosts,
         counted,
         lost,
         uncounted,
@@ -257,6 +275,7 @@ impl Looking {
             }
             threads.extend(running.into_iter().map(|tid| Thread { pid, tid }));
         }
+        self.looks += u64::from(works);
         for answer in self.sampler.sample(&threads) {
             if let Err(refused) = answer
                 && !matches!(refused, Refused::Gone | Refused::Busy)
@@ -265,6 +284,24 @@ impl Looking {
             }
         }
         works
+    }
+
+    /// How often it was looked at the ranks of this host; nothing where none is here.
+    fn of_host(
+        &self,
+        peers: &dyn Peers,
+        ranks: &[u32],
+        wanted: &Wanted,
+        within: Duration,
+    ) -> Vec<HostLooks> {
+        let looks = |&first: &u32| HostLooks {
+            host: peers.host_name(peers.host(first)),
+            ranks: ranks.to_vec(),
+            looks: self.looks,
+            asked: looks::asked(wanted.rate, within.min(wanted.within), self.looks),
+            silent_since_s: None,
+        };
+        ranks.first().map(looks).into_iter().collect()
     }
 
     fn finish(self, peers: &dyn Peers, ranks: &[u32], seconds: f64) -> Sampled {
@@ -302,6 +339,7 @@ impl Looking {
             job: facts.job,
             command: facts.command,
             seconds,
+            hosts: Vec::new(),
             ranks: self.ranks.into_values().collect(),
             waits: counts(self.waits),
             places,
@@ -382,7 +420,8 @@ impl Sampled {
         /// Lines of each part.
         const MOST: usize = 20;
         let share = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
-        let mut lines = Vec::new();
+        let mut lines = looks::lines(&self.hosts);
+        lines.push(String::new());
         lines.push(format!(
             "{:<24} {:>8} {:>8} {:>8}",
             "RANKS", "RUN %", "WAIT %", "SLEEP %"
