@@ -1,10 +1,11 @@
 //! What a trace means: which messages belong together, and who waited for whom, in the terms of
 //! Scalasca (Geimer et al., Concurrency and Computation 22(6), 2010).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use margay_core_record::{Kind, Record};
 use margay_core_sums::{Channel, Series};
+use rustc_hash::FxHashMap as HashMap;
 
 use crate::calls::{Calls, Timed};
 use crate::format::{At, Trace, end};
@@ -118,13 +119,13 @@ impl End {
 type Instance = Vec<(u32, End, Record)>;
 
 pub fn analyse(trace: &Trace) -> Analysis {
-    let mut sends: HashMap<Channel, Vec<End>> = HashMap::new();
-    let mut receives: HashMap<Channel, Vec<End>> = HashMap::new();
-    let mut collectives: HashMap<(u32, u32), Instance> = HashMap::new();
+    let mut sends: HashMap<Channel, Vec<End>> = HashMap::default();
+    let mut receives: HashMap<Channel, Vec<End>> = HashMap::default();
+    let mut collectives: HashMap<(u32, u32), Instance> = HashMap::default();
     for (thread, of) in trace.threads.iter().enumerate() {
         let mut call: Option<(At, u64, u64)> = None;
-        let mut posted: HashMap<u16, u64> = HashMap::new();
-        let mut count: HashMap<u32, u32> = HashMap::new();
+        let mut posted: HashMap<u16, u64> = HashMap::default();
+        let mut count: HashMap<u32, u32> = HashMap::default();
         for (index, record) in of.records.iter().enumerate() {
             let at = At {
                 thread: thread as u32,
@@ -331,7 +332,7 @@ pub struct Stretch {
 /// the rank that was late.
 pub fn critical_path(trace: &Trace, analysis: &Analysis) -> Vec<Stretch> {
     const MOST: usize = 1_000_000;
-    let mut of_thread: HashMap<u32, Vec<&Wait>> = HashMap::new();
+    let mut of_thread: HashMap<u32, Vec<&Wait>> = HashMap::default();
     for wait in &analysis.waits {
         of_thread.entry(wait.at.thread).or_default().push(wait);
     }

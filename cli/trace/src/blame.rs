@@ -6,7 +6,9 @@
 //! parallel applications", ICPP 2010). So a rank that works no more than the others is not blamed
 //! for having begun late.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
 use crate::analyse::{Analysis, Message, Wait, WaitKind};
 use crate::calls::Calls;
@@ -50,29 +52,51 @@ pub struct Sum {
     pub of_activity: BTreeMap<Activity, f64>,
 }
 
+/// How long a thread does something, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Piece {
+    activity: Activity,
+    ns: u64,
+    /// Of this, after the moment from which on it counts as serving.
+    after: u64,
+}
+
 /// What a thread does between two moments.
 #[derive(Default)]
 struct Parts {
-    own: Vec<(Activity, u64, u64)>,
+    /// Each activity once: there are a thousand calls in some stretches, at few sites.
+    own: Vec<Piece>,
+    /// The last one.
+    last: Option<Piece>,
     /// Waits by their numbers, and how long.
     waits: Vec<(usize, u64)>,
 }
 
 impl Parts {
-    fn lengths(&self) -> HashMap<Activity, u64> {
-        let mut lengths = HashMap::new();
-        for &(activity, from, to) in &self.own {
-            *lengths.entry(activity.key()).or_default() += to - from;
+    fn add(&mut self, activity: Activity, from: u64, to: u64, served: u64) {
+        let piece = Piece {
+            activity,
+            ns: to - from,
+            after: to.saturating_sub(from.max(served)),
+        };
+        self.last = Some(piece);
+        match self.own.iter_mut().find(|own| own.activity == activity) {
+            Some(own) => {
+                own.ns += piece.ns;
+                own.after += piece.after;
+            }
+            None => self.own.push(piece),
         }
-        lengths
+    }
+
+    fn length(&self, key: Activity) -> u64 {
+        let same = self.own.iter().filter(|own| own.activity.key() == key);
+        same.map(|own| own.ns).sum()
     }
 
     fn sum(&self, is_outside: bool) -> u64 {
-        let own = self
-            .own
-            .iter()
-            .filter(|(activity, ..)| activity.is_outside() == is_outside);
-        own.map(|(_, from, to)| to - from).sum()
+        let is_same = |own: &&Piece| own.activity.is_outside() == is_outside;
+        self.own.iter().filter(is_same).map(|own| own.ns).sum()
     }
 
     fn waited(&self) -> u64 {
@@ -148,15 +172,16 @@ impl<'a> Blame<'a> {
         let (waiting, late) = (wait.at.thread, wait.because.thread);
         let (begin, until) = (start(self.trace, wait.at), start(self.trace, wait.because));
         let since = self.syncs.last((waiting, begin), (late, until));
+        let served = self.served.since(self.trace, &wait, self.rank(wait.at));
+        let served = served.unwrap_or(u64::MAX);
         let parts = |since: (u64, u64)| {
             let (first, own) = self.bounded((waiting, since.0, begin), (late, since.1, until));
-            let waiting = self.parts(wait.at, first, begin);
-            (waiting, self.parts(wait.because, own, until))
+            let waiting = self.parts(wait.at, first, begin, served);
+            (waiting, self.parts(wait.because, own, until, served))
         };
         let (mut waiting, mut late) = parts(since);
         // Who takes a message that has lain there was not in step then.
-        if late.own.iter().map(|(_, from, to)| to - from).sum::<u64>() + late.waited() < wait.ns / 2
-        {
+        if late.own.iter().map(|own| own.ns).sum::<u64>() + late.waited() < wait.ns / 2 {
             let both = since.0.min(since.1);
             (waiting, late) = parts((both, both));
         }
@@ -166,40 +191,34 @@ impl<'a> Blame<'a> {
         let waits = more(Parts::waited);
         let all = outside + inside + waits;
         if all == 0.0 {
-            let last = late.own.last().copied();
-            let last = last.unwrap_or((Activity::In(site(self.trace, wait.because)), until, until));
+            let last = late.last.unwrap_or(Piece {
+                activity: Activity::In(site(self.trace, wait.because)),
+                ns: 0,
+                after: 0,
+            });
             return self.enter(&wait, &[(last, 1.0)], cost);
         }
         for &(earlier, ns) in &late.waits {
             self.cost[earlier] += cost * waits / all * ns as f64 / late.waited() as f64;
         }
-        let of_waiting = waiting.lengths();
         for (is_outside, more) in [(true, outside), (false, inside)] {
-            let longer = |activity: Activity, ns: u64| {
-                ns.saturating_sub(of_waiting.get(&activity).copied().unwrap_or(0)) as f64
+            let of_kind = |own: &&Piece| own.activity.is_outside() == is_outside;
+            // The part of what it does that it does longer than the one that waits.
+            let longer = |own: &Piece| {
+                let key = own.activity.key();
+                let ns = late.length(key);
+                let longer = ns.saturating_sub(waiting.length(key));
+                longer as f64 * own.ns as f64 / ns.max(1) as f64
             };
-            let lengths = late.lengths();
-            let lengths = lengths
-                .into_iter()
-                .filter(|(a, _)| a.is_outside() == is_outside);
-            let longer: HashMap<Activity, (f64, u64)> = lengths
-                .map(|(activity, ns)| (activity, (longer(activity, ns), ns)))
-                .collect();
-            let sum: f64 = longer.values().map(|(longer, _)| longer).sum();
+            let pieces = late.own.iter().filter(of_kind);
+            let mut shares: Vec<_> = pieces.map(|own| (*own, longer(own))).collect();
+            let sum: f64 = shares.iter().map(|(_, longer)| longer).sum();
             if more == 0.0 || sum == 0.0 {
                 continue;
             }
-            let pieces = late
-                .own
-                .iter()
-                .filter(|(a, ..)| a.is_outside() == is_outside);
-            let shares: Vec<_> = pieces
-                .map(|&(activity, from, to)| {
-                    let (longer, ns) = longer[&activity.key()];
-                    let share = longer / sum * (to - from) as f64 / ns.max(1) as f64;
-                    ((activity, from, to), share)
-                })
-                .collect();
+            for (_, share) in &mut shares {
+                *share /= sum;
+            }
             self.enter(&wait, &shares, cost * more / all);
         }
     }
@@ -216,8 +235,13 @@ impl<'a> Blame<'a> {
         // A sender waits for its receiver, which waits for another one's message.
         if wait.kind == WaitKind::LateReceiver {
             let of_receiver = &self.of_thread[wait.because.thread as usize];
-            let of_receiver = of_receiver.iter().map(|&number| &self.waits[number]);
-            let others = of_receiver.filter(|other| {
+            // They are in the order of time.
+            let first = of_receiver.partition_point(|&number| self.end(number) <= begin);
+            let meanwhile = of_receiver[first..]
+                .iter()
+                .map(|&number| &self.waits[number]);
+            let meanwhile = meanwhile.take_while(|other| start(self.trace, other.at) < end);
+            let others = meanwhile.filter(|other| {
                 other.kind == WaitKind::LateSender && other.because.thread != wait.at.thread
             });
             for other in others {
@@ -236,15 +260,13 @@ impl<'a> Blame<'a> {
     }
 
     /// Enters shares of a cost, each for a piece of what the late rank did.
-    fn enter(&mut self, wait: &Wait, shares: &[((Activity, u64, u64), f64)], cost: f64) {
+    fn enter(&mut self, wait: &Wait, shares: &[(Piece, f64)], cost: f64) {
         let (rank, site) = (self.rank(wait.because), site(self.trace, wait.because));
-        let served = self.served.since(self.trace, wait, self.rank(wait.at));
-        for &((activity, from, to), share) in shares {
-            let ns = share * cost;
+        for (piece, share) in shares {
+            let (activity, ns) = (piece.activity, share * cost);
             let sum = self.sums.entry((rank, activity.key())).or_default();
-            let after = to.saturating_sub(from.max(served.unwrap_or(to)));
             sum.ns += ns;
-            sum.serving += ns * after as f64 / (to - from).max(1) as f64;
+            sum.serving += ns * piece.after as f64 / piece.ns.max(1) as f64;
             *sum.of_kind.entry(wait.kind).or_default() += ns;
             *sum.of_site.entry(site).or_default() += ns;
             *sum.of_activity.entry(activity).or_default() += ns;
@@ -269,8 +291,9 @@ impl<'a> Blame<'a> {
         }
     }
 
-    /// What the thread of a call does from a moment until that call.
-    fn parts(&self, until: At, from: u64, to: u64) -> Parts {
+    /// What the thread of a call does from a moment until that call; `served` is when it counts as
+    /// serving.
+    fn parts(&self, until: At, from: u64, to: u64, served: u64) -> Parts {
         let of = self.calls.thread(until.thread);
         let first = self.calls.first_after(until.thread, from);
         let mut before = of[..first].iter().rev().take(Self::MOST);
@@ -284,9 +307,7 @@ impl<'a> Blame<'a> {
                 continue;
             }
             if now < call.start {
-                parts
-                    .own
-                    .push((Activity::Between(last, call.site), now, call.start));
+                parts.add(Activity::Between(last, call.site), now, call.start, served);
                 now = call.start;
             }
             if let Some(&number) = self.of_call.get(&call.at) {
@@ -298,14 +319,14 @@ impl<'a> Blame<'a> {
             }
             let end = call.end.min(to);
             if now < end {
-                parts.own.push((Activity::In(call.site), now, end));
+                parts.add(Activity::In(call.site), now, end, served);
                 now = end;
             }
             last = call.site;
         }
         if now < to {
             let next = site(self.trace, until);
-            parts.own.push((Activity::Between(last, next), now, to));
+            parts.add(Activity::Between(last, next), now, to, served);
         }
         parts
     }
@@ -337,7 +358,7 @@ impl Syncs {
             let record = &trace.threads[at.thread as usize].records[at.index as usize];
             end(trace, record)
         };
-        let mut messages: HashMap<(u32, u32), Vec<(u64, u64)>> = HashMap::new();
+        let mut messages: HashMap<(u32, u32), Vec<(u64, u64)>> = HashMap::default();
         for message in &analysis.messages {
             let (from, to) = (message.from.thread, message.to.thread);
             let (sent, received) = (end(message.from), message.received_ns);
@@ -347,7 +368,7 @@ impl Syncs {
             of.push((received, sent));
         }
         messages.values_mut().for_each(|of| of.sort_unstable());
-        let mut of_thread: HashMap<u32, Vec<(u64, usize)>> = HashMap::new();
+        let mut of_thread: HashMap<u32, Vec<(u64, usize)>> = HashMap::default();
         for (number, operation) in analysis.operations.iter().enumerate() {
             for &(thread, moment) in operation {
                 of_thread.entry(thread).or_default().push((moment, number));
@@ -392,8 +413,8 @@ struct Served {
 
 impl Served {
     fn of(trace: &Trace, analysis: &Analysis) -> Served {
-        let mut sends: HashMap<u32, Vec<(u64, u32, u16)>> = HashMap::new();
-        let mut receives: HashMap<u32, Vec<(u64, u32, u16)>> = HashMap::new();
+        let mut sends: HashMap<u32, Vec<(u64, u32, u16)>> = HashMap::default();
+        let mut receives: HashMap<u32, Vec<(u64, u32, u16)>> = HashMap::default();
         let rank = |at: At| trace.threads[at.thread as usize].rank;
         for message in &analysis.messages {
             let (from, to) = (message.from, message.to);
@@ -434,17 +455,17 @@ impl Served {
 fn wasted(trace: &Trace, analysis: &Analysis, calls: &Calls) -> HashMap<At, u64> {
     /// Messages that are looked at for one wait.
     const MOST: usize = 64;
-    let mut received: HashMap<u32, Vec<(u64, At, &Message)>> = HashMap::new();
+    let mut received: HashMap<u32, Vec<(u64, At, &Message, u64)>> = HashMap::default();
     for message in &analysis.messages {
         let call = calls.call_of(message.to);
-        let entry = (start(trace, call), call, message);
+        let entry = (start(trace, call), call, message, calls.gap_after(call));
         received.entry(message.to.thread).or_default().push(entry);
     }
     for of in received.values_mut() {
         of.sort_by_key(|&(start, ..)| start);
     }
-    let mut wasted = HashMap::new();
-    let mut used: HashSet<At> = HashSet::new();
+    let mut wasted = HashMap::default();
+    let mut used: HashSet<At> = HashSet::default();
     let late = |wait: &&Wait| wait.kind == WaitKind::LateSender;
     for wait in analysis.waits.iter().filter(late) {
         let begin = start(trace, wait.at);
@@ -455,8 +476,7 @@ fn wasted(trace: &Trace, analysis: &Analysis, calls: &Calls) -> HashMap<At, u64>
         };
         let first = received.partition_point(|&(start, ..)| start <= begin);
         let mut could = 0;
-        for &(_, call, message) in received[first..].iter().take(MOST) {
-            let own = calls.gap_after(call);
+        for &(_, call, message, own) in received[first..].iter().take(MOST) {
             let is_there = message.sent_ns < end && message.from.thread != wait.because.thread;
             if is_there && own > 0 && own <= 4 * work && could < wait.ns && used.insert(call) {
                 could += own.min(end - message.sent_ns.max(begin));

@@ -156,7 +156,7 @@ fn take_turns(causes: Vec<Cause>, before: &BTreeMap<u16, Gaps>) -> Vec<Cause> {
     let mut left = Vec::new();
     for cause in causes {
         let next = cause.next().filter(|next| {
-            5 * cause.ns >= most[next] && before.get(next).is_some_and(Gaps::are_turns)
+            5 * cause.ns >= most[next] && before.get(next).is_some_and(|gaps| gaps.are_turns)
         });
         let Some(next) = next else {
             left.push(cause);
@@ -182,58 +182,61 @@ fn take_turns(causes: Vec<Cause>, before: &BTreeMap<u16, Gaps>) -> Vec<Cause> {
     left
 }
 
-/// What ranks do of their own before they call at one site: rank, from, to.
-struct Gaps(Vec<(u32, u64, u64)>);
+/// What ranks do of their own before they call at one site.
+struct Gaps {
+    /// How long, in all.
+    of_rank: BTreeMap<u32, u64>,
+    /// Whether hardly two ranks do it at the same time, although several do.
+    are_turns: bool,
+}
 
 impl Gaps {
     fn before(trace: &Trace, calls: &Calls, site: u16) -> Gaps {
+        let mut of_rank: BTreeMap<u32, u64> = BTreeMap::new();
         let mut gaps = Vec::new();
         for (of, rank) in calls.threads().zip(trace.threads.iter().map(|of| of.rank)) {
-            let mut last = 0;
+            let (mut last, before) = (0, gaps.len());
             for call in of.iter().filter(|call| !call.is_local || call.site == site) {
                 if call.site == site {
                     gaps.push((rank, last, call.start.max(last)));
                 }
                 last = call.end;
             }
+            if gaps.len() > before {
+                let sum: u64 = gaps[before..].iter().map(|(_, from, to)| to - from).sum();
+                *of_rank.entry(rank).or_default() += sum;
+            }
         }
-        Gaps(gaps)
+        Gaps {
+            of_rank,
+            are_turns: are_turns(gaps),
+        }
     }
 
     /// How long one rank takes in all, and the others that call there on average.
     fn split(&self, rank: u32) -> (u64, Option<u64>) {
-        let mut of_rank: BTreeMap<u32, u64> = BTreeMap::new();
-        for &(rank, from, to) in &self.0 {
-            *of_rank.entry(rank).or_default() += to - from;
-        }
-        let own = of_rank.remove(&rank).unwrap_or(0);
-        let sum: u64 = of_rank.values().sum();
-        (own, sum.checked_div(of_rank.len() as u64))
+        let own = self.of_rank.get(&rank).copied();
+        let others = self.of_rank.len() as u64 - u64::from(own.is_some());
+        let own = own.unwrap_or(0);
+        let sum: u64 = self.of_rank.values().sum();
+        (own, (sum - own).checked_div(others))
     }
+}
 
-    /// Whether hardly two ranks do it at the same time, although several do.
-    fn are_turns(&self) -> bool {
-        let longest = self
-            .0
-            .iter()
-            .map(|(_, from, to)| to - from)
-            .max()
-            .unwrap_or(0);
-        let long = self
-            .0
-            .iter()
-            .filter(|(_, from, to)| 20 * (to - from) > longest);
-        let mut long: Vec<_> = long.copied().collect();
-        long.sort_unstable_by_key(|&(_, from, _)| from);
-        let ranks: BTreeSet<u32> = long.iter().map(|&(rank, ..)| rank).collect();
-        let (mut sum, mut union, mut covered) = (0, 0, 0);
-        for (_, from, to) in long {
-            sum += to - from;
-            union += to.saturating_sub(from.max(covered));
-            covered = covered.max(to);
-        }
-        ranks.len() > 1 && 5 * union >= 4 * sum
+/// Whether hardly two of these stretches of ranks, from when to when, are at the same time.
+fn are_turns(mut gaps: Vec<(u32, u64, u64)>) -> bool {
+    let longest = gaps.iter().map(|(_, from, to)| to - from).max();
+    let longest = longest.unwrap_or(0);
+    gaps.retain(|(_, from, to)| 20 * (to - from) > longest);
+    gaps.sort_unstable_by_key(|&(_, from, _)| from);
+    let ranks: BTreeSet<u32> = gaps.iter().map(|&(rank, ..)| rank).collect();
+    let (mut sum, mut union, mut covered) = (0, 0, 0);
+    for (_, from, to) in gaps {
+        sum += to - from;
+        union += to.saturating_sub(from.max(covered));
+        covered = covered.max(to);
     }
+    ranks.len() > 1 && 5 * union >= 4 * sum
 }
 
 #[cfg(test)]

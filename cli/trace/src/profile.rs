@@ -29,6 +29,14 @@ impl Sums {
         self.most_ns = self.most_ns.max(ns);
         self.bytes += bytes;
     }
+
+    fn join(&mut self, more: &Sums) {
+        self.calls += more.calls;
+        self.ns += more.ns;
+        self.most_ns = self.most_ns.max(more.most_ns);
+        self.bytes += more.bytes;
+        self.wait_ns += more.wait_ns;
+    }
 }
 
 /// A call site: the function and where it is called.
@@ -96,6 +104,7 @@ impl<'a> Profile<'a> {
         let mut matrix: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
         let mut sizes: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         let mut files = [0; 2];
+        let mut sites: BTreeMap<u16, Sums> = BTreeMap::new();
         let key = |site: u16| {
             let site = trace.site(site);
             (site.call.clone(), site.place())
@@ -124,20 +133,13 @@ impl<'a> Profile<'a> {
                 // How long calls took that were only counted is in records of their own.
                 let ns = if is_total { 0 } else { duration(trace, record) };
                 of_rank[of.rank as usize] += ns;
-                let (call, place) = key(record.site);
-                for sums in [
-                    of_call.entry(call.clone()).or_default(),
-                    of_site.entry((call, place)).or_default(),
-                ] {
-                    sums.add(calls, ns, record.bytes);
-                }
+                let sums = sites.entry(record.site).or_default();
+                sums.add(calls, ns, record.bytes);
             }
         }
         for (rank, site, ns) in trace.spent.iter().flat_map(|of| spent(trace, of)) {
             of_rank[rank as usize] += ns;
-            let (call, place) = key(site);
-            of_call.entry(call.clone()).or_default().ns += ns;
-            of_site.entry((call, place)).or_default().ns += ns;
+            sites.entry(site).or_default().ns += ns;
         }
         let mut openmp: BTreeMap<SiteKey, Sums> = BTreeMap::new();
         for record in trace.openmp.iter().flat_map(|of| &of.records) {
@@ -148,13 +150,15 @@ impl<'a> Profile<'a> {
         for wait in &analysis.waits {
             let record = |at: At| &trace.threads[at.thread as usize].records[at.index as usize];
             *waits.entry(wait.kind).or_default() += wait.ns;
-            let (call, place) = key(record(wait.at).site);
-            if let Some(sums) = of_call.get_mut(&call) {
+            if let Some(sums) = sites.get_mut(&record(wait.at).site) {
                 sums.wait_ns += wait.ns;
             }
-            if let Some(sums) = of_site.get_mut(&(call, place)) {
-                sums.wait_ns += wait.ns;
-            }
+        }
+        // Sites of one line are one.
+        for (site, sums) in sites {
+            let (call, place) = key(site);
+            of_call.entry(call.clone()).or_default().join(&sums);
+            of_site.entry((call, place)).or_default().join(&sums);
         }
         let mut of_call: Vec<_> = of_call.into_iter().collect();
         of_call.sort_by_key(|(_, sums)| u64::MAX - sums.ns);
