@@ -43,16 +43,14 @@ impl Scheduler {
     /// For what the environment says of stacks (0 for nothing) and of waiting (true for `active`).
     pub fn new(stack_bytes: u64, wait_policy: Option<bool>, clock: AnyClock) -> Scheduler {
         let default = Config::default();
+        let active_spin_ns = |is_active| if is_active { ACTIVE_SPIN_NS } else { 0 };
         let config = Config {
             stack_bytes: match stack_bytes {
                 0 => default.stack_bytes,
                 bytes => (bytes.min(MAX_STACK_BYTES) as usize).max(MIN_STACK_BYTES),
             },
-            spin_ns: match wait_policy {
-                None => default.spin_ns,
-                Some(true) => ACTIVE_SPIN_NS,
-                Some(false) => 0,
-            },
+            spin_ns: wait_policy.map_or(default.spin_ns, active_spin_ns),
+            free_spin_ns: wait_policy.map_or(default.free_spin_ns, active_spin_ns),
             refusal: Refusal { warn, fail },
             ..default
         };

@@ -11,6 +11,9 @@ pub struct Config {
     pub stack_bytes: usize,
     /// How long an idle worker spins before it sleeps, in nanoseconds.
     pub spin_ns: u64,
+    /// How long it spins at most while each runnable thread of the machine has a core, in
+    /// nanoseconds.
+    pub free_spin_ns: u64,
     /// Whether each worker of the pool is bound to one core.
     pub bind: bool,
     /// What happens when the system refuses threads or stacks.
@@ -39,6 +42,8 @@ impl Default for Refusal {
 
 /// How long an idle worker spins by default: a few times what waking it costs.
 const SPIN_NS: u64 = 100_000;
+/// The same where a core is free: of a serial part that is longer, waking costs a hundredth.
+const FREE_SPIN_NS: u64 = 5_000_000;
 
 impl Default for Config {
     /// As many workers as this process has usable cores (affinity mask and CPU quota), and stacks
@@ -49,6 +54,7 @@ impl Default for Config {
             workers: cpu::usable_cores(),
             stack_bytes: 8 << 20,
             spin_ns: SPIN_NS,
+            free_spin_ns: FREE_SPIN_NS,
             bind: false,
             refusal: Refusal::default(),
         }

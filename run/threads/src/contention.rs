@@ -1,7 +1,7 @@
 //! Whether other processes contend for the cores.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use margay_sys_os::cpu;
 
@@ -20,28 +20,34 @@ const DELAY_PARTS: u64 = 10;
 /// ... since it was looked at last, or of this, where that is longer ago.
 const DELAY_WINDOW_NS: u64 = 20_000_000;
 
+/// How often it is asked whether a core is free for a thread that spins.
+const FREE_CHECK_NS: u64 = 250_000;
+
 /// Detects contention from the kernel's count of involuntary context switches of all threads of
 /// this process, and from how long a worker's thread has waited for a core: one that sleeps often
 /// is never preempted. A woken thread of this process can also preempt another one for a moment, so
 /// the number of runnable threads on the machine has to exceed the number of cores as well.
 #[derive(Debug, Default)]
 pub(crate) struct Contention {
-    /// All cores of the machine are usable: then each worker of the pool has a core unless more
-    /// threads are runnable than there are cores. Otherwise the number of threads that compete for
-    /// the usable cores is unknown.
+    /// All cores of the machine are usable, for all its threads alike: then each worker of the pool
+    /// has a core unless more threads are runnable than there are cores. Otherwise the number of
+    /// threads that compete for the usable cores is unknown.
     has_all_cores: bool,
     checked_ns: AtomicU64,
     switches: AtomicU64,
     contended_until_ns: AtomicU64,
     /// How long that time was when it began.
     lasts_ns: AtomicU64,
+    /// When threads that may run were counted last, and whether each had a core.
+    counted_ns: AtomicU64,
+    has_cores: AtomicBool,
 }
 
 impl Contention {
-    /// For a process that may use this many cores.
+    /// For a process that may use this many cores, and whose threads have the policy of this one.
     pub(crate) fn new(usable_cores: usize) -> Contention {
         Contention {
-            has_all_cores: usable_cores >= cpu::online_cores(),
+            has_all_cores: usable_cores >= cpu::online_cores() && !cpu::has_real_time_policy(),
             ..Contention::default()
         }
     }
@@ -106,6 +112,27 @@ impl Contention {
             self.found(now);
         }
         has_waited
+    }
+
+    /// Whether the calling thread, which spins and has this `delay`, may keep its core: nobody else
+    /// seems to want it. To be asked now and then, since it costs some microseconds. Where the
+    /// number of runnable threads says nothing, it goes by how long this thread has waited.
+    #[cold]
+    pub(crate) fn may_keep_core(&self, delay: &RunDelay, now: u64) -> bool {
+        if self.is_on(now) {
+            return false;
+        }
+        if !self.has_all_cores {
+            return !self.renew(delay, now);
+        }
+        let counted = self.counted_ns.load(Ordering::Relaxed);
+        if now.saturating_sub(counted) < FREE_CHECK_NS {
+            return self.has_cores.load(Ordering::Relaxed);
+        }
+        self.counted_ns.store(now, Ordering::Relaxed);
+        let has_cores = !self.is_oversubscribed();
+        self.has_cores.store(has_cores, Ordering::Relaxed);
+        has_cores
     }
 
     /// Whether more threads may be runnable than there are cores.

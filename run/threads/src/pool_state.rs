@@ -333,6 +333,11 @@ impl<W> PoolState<W> {
         self.contention.sample(delay, self.clock.now_ns())
     }
 
+    /// Whether a thread that spins may keep its core; see [`Contention::may_keep_core`].
+    pub(crate) fn may_keep_core(&self, delay: &RunDelay, now_ns: u64) -> bool {
+        self.contention.may_keep_core(delay, now_ns)
+    }
+
     /// Whether other processes contend for the cores.
     pub(crate) fn is_contended(&self) -> bool {
         self.contention.is_on(self.clock.now_ns())

@@ -201,6 +201,17 @@ pub fn run_delay_ns() -> Option<u64> {
     times.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
+/// Whether the calling thread has a real-time policy, so that normal threads never take its core.
+#[must_use]
+pub fn has_real_time_policy() -> bool {
+    // SAFETY: no memory arguments.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    matches!(
+        policy & !libc::SCHED_RESET_ON_FORK,
+        libc::SCHED_FIFO | libc::SCHED_RR
+    )
+}
+
 /// Cores of the machine that are in service, those of other users included.
 #[must_use]
 pub fn online_cores() -> usize {

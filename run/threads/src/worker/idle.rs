@@ -20,19 +20,26 @@ const LATER_NS: u64 = 1_000_000;
 /// has been announced.
 pub(super) const SCAN_NS: u64 = 1_000;
 
+/// For so long a worker spins on where a core is free, before it asks for that again.
+const RECHECK_NS: u64 = 250_000;
+
 /// How long a worker has been idle.
 #[derive(Default)]
 pub(super) struct IdleState {
     /// When it ran out of work, or 0.
     since_ns: Cell<u64>,
     delay: RunDelay,
-    pub(super) brief: BriefSpins,
+    pub(super) brief: SpinHistory,
+    /// Of spinning on where a core is free.
+    long: SpinHistory,
 }
 
-/// Whether spinning for a moment on contended cores is worth it: not where it has been in vain,
-/// except now and then, as what the worker waits for has a core by turns.
+/// Whether spinning is worth it: not where it has been in vain, except now and then. For spinning
+/// for a moment on contended cores, as what the worker waits for has a core by turns; and for
+/// spinning on where a core is free, as a program that seldom needs its threads is to leave the
+/// cores alone.
 #[derive(Default)]
-pub(super) struct BriefSpins {
+pub(super) struct SpinHistory {
     /// How often it has been in vain since it last was not.
     in_vain: Cell<u32>,
     /// As many waits do without.
@@ -42,7 +49,7 @@ pub(super) struct BriefSpins {
 /// The longest pause, as a power of two.
 const LONGEST_PAUSE: u32 = 5;
 
-impl BriefSpins {
+impl SpinHistory {
     #[inline]
     pub(super) fn are_paused(&self) -> bool {
         self.pause.get() != 0
@@ -64,6 +71,15 @@ impl BriefSpins {
         self.in_vain.set(in_vain);
         self.pause.set((1 << in_vain) - 1);
     }
+}
+
+/// One wait that spins: how long.
+pub(super) struct SpinTime {
+    pub(super) until_ns: u64,
+    /// To be extended until then at most.
+    limit_ns: u64,
+    /// It is longer than [`Config::spin_ns`](crate::Config::spin_ns).
+    is_long: bool,
 }
 
 impl IdleState {
@@ -92,7 +108,10 @@ impl Worker {
 
     fn spin_and_sleep(&self) {
         let since_ns = self.idle.continue_at(self.now_ns());
-        if self.spin_for_work(since_ns + self.spin_ns()) {
+        let mut time = self.spin_time(since_ns, self.spin_ns(), 0);
+        let has_found = self.spin_for_work(&mut time);
+        self.spun(&time, has_found);
+        if has_found {
             return;
         }
         // One that may take no work is not worth waking for a publication; it is woken when it may.
@@ -142,17 +161,53 @@ impl Worker {
         }
     }
 
+    /// For spinning for `spin_ns` since a time, and for longer where [`spins_on`](Self::spins_on)
+    /// says so; for a moment only if it is 0.
+    pub(super) fn spin_time(&self, since_ns: u64, spin_ns: u64, moment_ns: u64) -> SpinTime {
+        let most_ns = if spin_ns == 0 {
+            moment_ns
+        } else {
+            self.pool.config.free_spin_ns
+        };
+        SpinTime {
+            until_ns: since_ns + spin_ns.max(moment_ns),
+            limit_ns: since_ns + most_ns,
+            is_long: false,
+        }
+    }
+
+    /// The time of a spinning wait is over. Extends it where a core is free and it may be worth it.
+    #[cold]
+    pub(super) fn spins_on(&self, time: &mut SpinTime, now_ns: u64) -> bool {
+        if now_ns >= time.limit_ns {
+            return false;
+        }
+        if !time.is_long && !self.idle.long.is_due() {
+            return false;
+        }
+        time.is_long = true;
+        time.until_ns = now_ns + RECHECK_NS;
+        self.pool.may_keep_core(&self.idle.delay, now_ns)
+    }
+
+    /// A spinning wait is over: what is waited for has come, or has not.
+    pub(super) fn spun(&self, time: &SpinTime, has_come: bool) {
+        if time.is_long {
+            self.idle.long.record(has_come);
+        }
+    }
+
     /// Whether to spin for a moment where others want the core.
     pub(super) fn may_spin_briefly(&self) -> bool {
         self.pool.config.spin_ns != 0 && self.idle.brief.is_due()
     }
 
-    /// Spins until there may be something to run, or until a time. Returns whether there may be.
-    fn spin_for_work(&self, until_ns: u64) -> bool {
+    /// Spins until there may be something to run, or for a time. Returns whether there may be.
+    fn spin_for_work(&self, time: &mut SpinTime) -> bool {
         let mut now = self.now_ns();
         let mut scan_at = now;
         let announced = &self.pool.announced;
-        while now < until_ns {
+        while now < time.until_ns || self.spins_on(time, now) {
             let seen = announced.get();
             if now >= scan_at {
                 if self.sees_work(false) {
@@ -201,8 +256,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn brief_spins_in_vain_become_rare() {
-        let spins = BriefSpins::default();
+    fn spins_in_vain_become_rare() {
+        let spins = SpinHistory::default();
         let spun = |waits: u32, has_come: bool| {
             let due = (0..waits).filter(|_| {
                 let is_due = spins.is_due();

@@ -4,7 +4,7 @@ use margay_sys_os::cpu;
 use margay_sys_threads::fiber;
 
 use super::Worker;
-use super::idle::SCAN_NS;
+use super::idle::{SCAN_NS, SpinTime};
 use crate::fiber_table::{FiberId, ROOT};
 
 /// Spins before the clock is read. A line that another core writes comes in 100 to 200 ns.
@@ -164,16 +164,17 @@ impl Worker {
         if spin_ns == 0 && !self.may_spin_briefly() {
             return false;
         }
-        let is_met = self.spin_until_time(spin_ns.max(BRIEF_NS), is_over);
+        let mut time = self.spin_time(self.now_ns(), spin_ns, BRIEF_NS);
+        let is_met = self.spin_until_time(&mut time, is_over);
         self.idle.brief.record(is_met || spin_ns != 0);
+        self.spun(&time, is_met);
         is_met
     }
 
-    fn spin_until_time(&self, spin_ns: u64, is_over: &impl Fn() -> bool) -> bool {
+    fn spin_until_time(&self, time: &mut SpinTime, is_over: &impl Fn() -> bool) -> bool {
         let mut now = self.now_ns();
-        let until = now + spin_ns;
         let mut scan_at = now;
-        while now < until {
+        while now < time.until_ns || self.spins_on(time, now) {
             if now >= scan_at {
                 if self.sees_work(false) {
                     return is_over();
