@@ -55,6 +55,18 @@ fn what_works_over_tcp_works_over_libfabric() {
     }
 }
 
+/// A rank that computes when it has sent something has sent it.
+#[test]
+fn messages_go_while_their_sender_computes() {
+    let Some(hosts) = made(2) else { return };
+    let built = Built::mpi("mpi/hosts_first.c");
+    for provider in PROVIDERS {
+        let file = hosts.folder.path().join(provider);
+        let words = hosts.mpiexec(&format!("-net ofi:{provider} -ppn 1 -n 2"));
+        words.and(built.path()).and(file).succeed(110);
+    }
+}
+
 /// Messages of all lengths are read out of their sender's memory, also those that the engine would
 /// keep.
 #[test]

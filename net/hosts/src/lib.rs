@@ -293,8 +293,12 @@ impl Transport for Hosts {
         !self.is_here[to as usize] && self.between.is_meeting(to)
     }
 
-    fn queued(&self) -> &[u32] {
-        self.between.queued()
+    fn has_queued(&self) -> bool {
+        self.between.has_queued()
+    }
+
+    fn is_queued(&self, to: u32) -> bool {
+        !self.is_here[to as usize] && self.between.is_queued(to)
     }
 
     fn forget(&mut self, process: u32) {

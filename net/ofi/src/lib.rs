@@ -412,6 +412,15 @@ impl Transport for Ofi {
         matches!(self.peers[to as usize].state, State::Greeted)
     }
 
+    fn has_queued(&self) -> bool {
+        self.sending > 0 || !self.queued.is_empty()
+    }
+
+    fn is_queued(&self, to: u32) -> bool {
+        let peer = &self.peers[to as usize];
+        peer.sending > 0 || !peer.waiting.is_empty()
+    }
+
     fn forget(&mut self, process: u32) {
         self.tcp.forget(process);
         if !matches!(self.peers[process as usize].state, State::Gone) {

@@ -655,8 +655,12 @@ impl Transport for Tcp {
         )
     }
 
-    fn queued(&self) -> &[u32] {
-        &self.queued
+    fn has_queued(&self) -> bool {
+        !self.queued.is_empty()
+    }
+
+    fn is_queued(&self, to: u32) -> bool {
+        self.queued.contains(&to)
     }
 
     fn forget(&mut self, process: u32) {

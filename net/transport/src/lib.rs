@@ -186,9 +186,14 @@ pub trait Transport: Send {
         false
     }
 
-    /// The ranks for which bytes wait here that the network will take while this rank polls.
-    fn queued(&self) -> &[u32] {
-        &[]
+    /// Whether bytes for any rank wait here that the network takes while this rank polls.
+    fn has_queued(&self) -> bool {
+        false
+    }
+
+    /// The same for one rank.
+    fn is_queued(&self, _to: u32) -> bool {
+        false
     }
 
     /// A peer has died: what it still held of this rank's is free again.

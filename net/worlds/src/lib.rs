@@ -57,6 +57,16 @@ impl Worlds {
         *self.routes.get((process - self.own) as usize)?
     }
 
+    /// Asks the transport to a process, which may be one of another job.
+    fn asks(&self, to: u32, what: impl Fn(&dyn Transport, u32) -> bool) -> bool {
+        if to < self.own {
+            return self.home.as_ref().is_some_and(|home| what(&**home, to));
+        }
+        let world = |at: usize| self.worlds.get(at).and_then(Option::as_ref);
+        self.route(to)
+            .is_some_and(|(at, rank)| world(at).is_some_and(|world| what(&*world.transport, rank)))
+    }
+
     fn world(&mut self, at: usize) -> &mut World {
         self.worlds[at].as_mut().expect("routes lead to worlds")
     }
@@ -158,18 +168,16 @@ impl Transport for Worlds {
     }
 
     fn is_meeting(&self, to: u32) -> bool {
-        if to < self.own {
-            return self.home.as_ref().is_some_and(|home| home.is_meeting(to));
-        }
-        let world = |at: usize| self.worlds.get(at).and_then(Option::as_ref);
-        self.route(to).is_some_and(|(at, rank)| {
-            world(at).is_some_and(|world| world.transport.is_meeting(rank))
-        })
+        self.asks(to, |transport, rank| transport.is_meeting(rank))
     }
 
-    /// Those of this job.
-    fn queued(&self) -> &[u32] {
-        self.home.as_ref().map_or(&[], |home| home.queued())
+    fn has_queued(&self) -> bool {
+        let transports = self.worlds.iter().flatten().map(|world| &world.transport);
+        self.home.iter().chain(transports).any(|t| t.has_queued())
+    }
+
+    fn is_queued(&self, to: u32) -> bool {
+        self.asks(to, |transport, rank| transport.is_queued(rank))
     }
 
     fn is_flushed(&self) -> bool {

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use margay_core_matching::Pattern;
 use margay_core_record::Shape;
-use margay_core_registry::detail::Awaited;
 use margay_core_registry::{CallName, Locality, Phase, place};
 use margay_net_platform::{Clock, Outside, Peers, Platform};
 use margay_net_transport::{WakeUp, World};
@@ -30,6 +29,7 @@ use crate::wait::{Contention, Next, Wait};
 mod block;
 mod note;
 mod send;
+mod wait;
 
 /// One rank of a job. All state hangs off it and nothing is static, so a process may hold many.
 /// May be shared between threads; [`Rank::lock`] says what makes that cheaper.
@@ -413,59 +413,6 @@ impl Rank {
     #[must_use]
     pub fn is_done(&self, id: ReqId) -> bool {
         self.engine.lock().is_done(id)
-    }
-
-    /// Waits for a request; it is gone then.
-    #[inline]
-    pub fn wait(&self, id: ReqId) -> Outcome {
-        self.wait_for(id, &|| None)
-    }
-
-    /// As [`wait`](Self::wait), for the request of which `awaited` tells more.
-    #[inline]
-    pub fn wait_for(&self, id: ReqId, awaited: &dyn Fn() -> Option<Awaited>) -> Outcome {
-        let over = self.engine.lock().take(id);
-        over.unwrap_or_else(|| self.wait_long(id, awaited))
-    }
-
-    fn wait_long(&self, id: ReqId, awaited: &dyn Fn() -> Option<Awaited>) -> Outcome {
-        let pending = |engine: &Engine| engine.pending(id);
-        let to = self.engine.lock().receiver_of(id);
-        let outcome = self.block_for(|engine| engine.take(id), pending, awaited);
-        if to.is_some() {
-            self.let_go(|_| to);
-        }
-        outcome
-    }
-
-    /// Waits until one of the requests has ended; its index. The request stays.
-    ///
-    /// # Panics
-    /// When `ids` is empty.
-    pub fn wait_any(&self, ids: &[ReqId]) -> usize {
-        assert!(!ids.is_empty(), "waiting for one of no requests");
-        self.block(
-            |engine| ids.iter().position(|&id| engine.is_done(id)),
-            |engine| engine.pending_one_of(ids),
-        )
-    }
-
-    /// Waits until all of the requests have ended. They stay.
-    pub fn wait_all(&self, ids: &[ReqId]) {
-        let mut ended = 0;
-        self.block(
-            |engine| {
-                while ended < ids.len() && engine.is_done(ids[ended]) {
-                    ended += 1;
-                }
-                (ended == ids.len()).then_some(())
-            },
-            |engine| ids.iter().find_map(|&id| engine.pending(id)),
-        );
-        self.let_go(|engine| {
-            let mut receivers = ids.iter().filter_map(|&id| engine.receiver_of(id));
-            receivers.find(|&to| engine.is_queued(to))
-        });
     }
 
     /// Moves everything on that can move. Returns whether anything did.

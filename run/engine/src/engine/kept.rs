@@ -74,13 +74,13 @@ impl Engine {
     #[inline]
     #[must_use]
     pub fn has_queued(&self) -> bool {
-        !self.transport.queued().is_empty()
+        self.transport.has_queued()
     }
 
     /// The same for those to one rank.
     #[must_use]
     pub fn is_queued(&self, to: u32) -> bool {
-        self.transport.queued().contains(&to)
+        self.transport.is_queued(to)
     }
 
     /// To which rank a request sends, if it does.
