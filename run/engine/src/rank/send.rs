@@ -50,10 +50,7 @@ impl Rank {
                     .is_some_and(|piece| engine.send_at_once(piece, to, envelope));
             (!sent).then(|| begin(engine, mode, data.clone(), to, envelope))
         });
-        let id = id?;
-        let failed = self.wait(id).failed;
-        self.let_go(|_| Some(to));
-        failed
+        id.and_then(|id| self.wait(id).failed)
     }
 
     /// Sends are complete, to the rank that `find` returns among others. What the network has not
