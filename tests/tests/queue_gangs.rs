@@ -111,7 +111,7 @@ fn a_partition_that_changes_is_noticed() {
     let job = queue.submit(&["-p", "day", "--hold", "--", "true"]);
     queue.ok(&["part", "rmpart", "day"]);
     queue.ok(&["release", &job]);
-    let why = "1 nodes needed, its queue's partition has 0";
+    let why = "1 node needed, its queue's partition has 0";
     assert!(queue.ok(&["explain", &job]).contains(why));
     let gone = "the partition '.compute.day' of the queue 'day' has 0 nodes";
     queue.refused(&["submit", "-p", "day", "--", "true"], gone);

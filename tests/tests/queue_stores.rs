@@ -241,7 +241,7 @@ fn rules_are_set_kept_and_followed(store: &str) {
     queue.ok(&inside);
     assert_eq!(queue.state_of(&first), "running");
     let text = queue.ok(&["explain", &second]);
-    assert!(text.contains("1 jobs of its user at once"), "{text}");
+    assert!(text.contains("1 job of its user at once"), "{text}");
     let text = queue.ok(&["explain", &large]);
     assert!(
         text.contains(&format!("if these had ended: {first}")),
