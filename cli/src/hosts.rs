@@ -300,6 +300,28 @@ pub fn is_here(host: &str) -> Result<Option<u32>, String> {
     ))
 }
 
+/// Hosts with their places, reached by `shell` where the user names no other remote shell; none
+/// where they are this machine.
+pub fn with_places(list: Vec<(String, u32)>, shell: Option<&str>) -> Option<Hosts> {
+    if list.iter().all(|(host, _)| is_this_machine(host)) {
+        return None;
+    }
+    let own = std::env::var("MARGAY_RSH").ok();
+    let own = own.filter(|words| !words.trim().is_empty());
+    Some(Hosts {
+        list,
+        shell: match own.as_deref().or(shell) {
+            Some(words) => words.split_whitespace().map(OsString::from).collect(),
+            None => Hosts::SHELL.map(OsString::from).to_vec(),
+        },
+        width: match own.as_deref().or(shell) {
+            Some(words) if Some(words) == shell => 0,
+            _ => Hosts::WIDTH,
+        },
+        ..Hosts::default()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

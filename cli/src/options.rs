@@ -10,7 +10,7 @@ use margay_job_launch::plan::{Gpus, OnDeadlock, StdinTo};
 use margay_svc_pfs_options::port_range;
 
 use crate::hosts::{HostList, StartOptions, host_file, hosts};
-use crate::join::{AgentOptions, JoinOptions};
+use crate::join_options::{AgentOptions, JoinOptions};
 use crate::mapping::{Bind, MapBy, bind, map_by};
 use crate::mesh_groups::Sort;
 use crate::queue_options::{

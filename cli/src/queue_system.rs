@@ -14,9 +14,9 @@ use margay_svc_queue_wire::{
 use margay_sys_os::port::user;
 use margay_sys_os::process::{beside, host_name, open_log};
 
-use crate::queue::machine;
 use crate::queue_answer::print;
 use crate::queue_head::{show_machine, show_new, show_standby, start_head, stop, store_words};
+use crate::queue_machine::machine;
 use crate::queue_options::{DownOptions, UpOptions};
 
 const UNIT: &str = "margay-queue.service";

@@ -1,8 +1,6 @@
 //! Where the tasks of `poe` run: on this machine, on the hosts of a file, or on those of a batch
 //! system's job.
 
-use std::ffi::OsString;
-
 use margay_job_launch::hosts::is_this_machine;
 use margay_job_launch::plan::{Hosts, Job};
 use margay_job_launch::report::host_name;
@@ -11,6 +9,7 @@ use margay_sys_os::cpu;
 use super::PoeOptions;
 use super::pools::{self, PoolOptions};
 use crate::allocation::Allocation;
+use crate::hosts::with_places;
 
 /// The hosts of a host file, that of one task on each line, or the pool that its lines name; none
 /// where there is no file.
@@ -123,29 +122,7 @@ pub fn places(
         ));
     }
     let shell = given.and_then(|given| given.shell);
-    Ok((Some(tasks), on(list, shell)))
-}
-
-/// Hosts with their places, reached by `shell` where the user names no other remote shell; none
-/// where they are this machine.
-pub fn on(list: Vec<(String, u32)>, shell: Option<&str>) -> Option<Hosts> {
-    if list.iter().all(|(host, _)| is_this_machine(host)) {
-        return None;
-    }
-    let own = std::env::var("MARGAY_RSH").ok();
-    let own = own.filter(|words| !words.trim().is_empty());
-    Some(Hosts {
-        list,
-        shell: match own.as_deref().or(shell) {
-            Some(words) => words.split_whitespace().map(OsString::from).collect(),
-            None => Hosts::SHELL.map(OsString::from).to_vec(),
-        },
-        width: match own.as_deref().or(shell) {
-            Some(words) if Some(words) == shell => 0,
-            _ => Hosts::WIDTH,
-        },
-        ..Hosts::default()
-    })
+    Ok((Some(tasks), with_places(list, shell)))
 }
 
 /// The host of each task, on a line.

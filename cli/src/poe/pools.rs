@@ -5,9 +5,8 @@ use clap::Args;
 use margay_job_launch::plan::{Binding, Job};
 use margay_job_launch::turns::{self, Pool, Turns, Wanted};
 
-use super::places::on;
 use super::{NAME, PoeOptions};
-use crate::hosts::hosts;
+use crate::hosts::{hosts, with_places};
 
 /// What is said of pools.
 #[derive(Clone, Debug, Default, Args)]
@@ -209,7 +208,7 @@ impl Nodes {
         if let [program] = job.programs.as_mut_slice() {
             program.ranks = program.ranks.or(Some(places));
         }
-        job.hosts = on(list, None);
+        job.hosts = with_places(list, None);
     }
 }
 

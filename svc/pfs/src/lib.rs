@@ -473,7 +473,8 @@ fn clear_dead(known: &Known) -> Result<bool, String> {
     if connect(known)?.is_some() {
         return Ok(false);
     }
-    let cleared = mounts::clear_dead(&known.name)?;
+    let note = registry::beside(&known.name, mounts::NOTE)?;
+    let cleared = mounts::clear_dead(&known.name, &note)?;
     if let Some(path) = &cleared {
         println!(
             "the service of '{}' had died; {} is unmounted",

@@ -13,6 +13,7 @@ use crate::fuse::{AccessTimes, Mounted};
 use crate::hosts::share::{MOST_DATA, Peers, Share};
 use crate::lock::lock;
 use crate::mounts;
+use crate::registry;
 use crate::service::{Service, cores};
 
 /// How often waiting looks again.
@@ -92,7 +93,7 @@ impl Service {
         config.n_threads = Some((2 * cores).clamp(4, 16));
         config.clone_fd = true;
         mounts::is_possible(is_root).map_err(|why| format!("cannot mount at {path}: {why}"))?;
-        mounts::note(&self.name, path)?;
+        mounts::note(&registry::beside(&self.name, mounts::NOTE)?, path)?;
         let mut mounted = Mounted::new(Arc::clone(&self.store), times, Arc::clone(&self.clients));
         let begin = || Direct::begin(&self.store, &self.clients, &self.near).ok();
         let notifier = Arc::new(OnceLock::new());

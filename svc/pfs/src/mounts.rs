@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 use margay_fs_stripes::in_time;
 use margay_sys_os::extent;
 
-use crate::registry;
-
 /// What the kernel mounts by.
 const DEVICE: &str = "/dev/fuse";
 
@@ -20,7 +18,7 @@ const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
 
 /// The file beside the entry of the registry that says where it was mounted last.
-const NOTE: &str = "mount";
+pub const NOTE: &str = "mount";
 
 /// How long the end of a service that was killed may take, and how often that is looked at.
 const DEAD_WITHIN: Duration = Duration::from_secs(5);
@@ -91,23 +89,21 @@ fn by_programs(path: &Path, is_lazy: bool) -> Result<(), String> {
     Err(reasons.join("; "))
 }
 
-/// Notes where the file system `name` is going to be mounted.
+/// Notes where a file system is going to be mounted: `note` is the [`NOTE`] of its entry.
 ///
 /// # Errors
 /// In words.
-pub fn note(name: &str, path: &str) -> Result<(), String> {
-    let note = registry::beside(name, NOTE)?;
-    fs::write(&note, path).map_err(|error| format!("cannot write {}: {error}", note.display()))
+pub fn note(note: &Path, path: &str) -> Result<(), String> {
+    fs::write(note, path).map_err(|error| format!("cannot write {}: {error}", note.display()))
 }
 
-/// Ends the mount of a file system whose service has died; returns where it was.
+/// Ends the mount of the file system `name` whose service has died; returns where it was. Of the
+/// mounts with this name, that of this `note`: another registry may have the same name.
 ///
 /// # Errors
 /// In words.
-pub fn clear_dead(name: &str) -> Result<Option<PathBuf>, String> {
-    // Of the mounts with this name, that of this entry: another registry may have the same name.
-    let note = registry::beside(name, NOTE)?;
-    let Ok(path) = fs::read(&note) else {
+pub fn clear_dead(name: &str, note: &Path) -> Result<Option<PathBuf>, String> {
+    let Ok(path) = fs::read(note) else {
         return Ok(None);
     };
     let path = PathBuf::from(std::ffi::OsString::from_vec(path));

@@ -3,7 +3,7 @@
 //! take all connections of the head or all of its memory.
 
 use std::collections::HashMap;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -217,6 +217,20 @@ impl Drop for Admitted {
                 users.remove(&self.uid);
             }
         }
+    }
+}
+
+/// Why a request could not be read, which may have this number of bytes.
+pub fn unheard(error: &io::Error, most_bytes: usize) -> String {
+    match error.kind() {
+        ErrorKind::FileTooLarge => format!(
+            "the request, with others of yours at the same time, is larger than {} MiB; send it in several parts",
+            most_bytes >> 20
+        ),
+        ErrorKind::WouldBlock => "the request did not come in time".into(),
+        _ => format!(
+            "the request is not understood: {error}; is this command of the same version as the head?"
+        ),
     }
 }
 

@@ -26,7 +26,6 @@ use margay_sys_os::process::PidFd;
 use margay_sys_os::signal::SIGTERM;
 use serde::{Deserialize, Serialize};
 
-use crate::follow::LeftAt;
 use crate::site::{Away, HostPart};
 
 /// Bytes that are kept on the disk for `end`, so that a full disk does not lose how a job ended.
@@ -550,6 +549,23 @@ fn private(path: &Path) -> io::Result<File> {
         .truncate(true)
         .mode(0o600)
         .open(path)
+}
+
+/// Where a job runs that another head has begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftAt {
+    pub host: String,
+    /// The job's folder there.
+    pub folder: PathBuf,
+    /// The name of the queue; nothing where an older version has begun it.
+    #[serde(default)]
+    pub queue: String,
+    /// What differed when its host had started anew; nothing where that is not known.
+    pub start: String,
+    /// The words of the remote shell.
+    pub shell: Vec<String>,
+    /// How long the host may be away before the job counts as lost.
+    pub lost_after_s: u64,
 }
 
 #[cfg(test)]

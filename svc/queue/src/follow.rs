@@ -7,7 +7,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use margay_core_queue::End;
@@ -15,9 +15,8 @@ use margay_svc_queue_wire::Usage;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::process::PidFd;
 use margay_sys_os::signal::{SIGTERM, SIGUSR1};
-use serde::{Deserialize, Serialize};
 
-use crate::files::{Found, JobEnd, JobFolder, SignalWish};
+use crate::files::{Found, JobEnd, JobFolder, LeftAt, SignalWish};
 use crate::hearing::Hearing;
 use crate::shell::{Remote, quoted};
 use crate::wire::{BEAT, Wire};
@@ -28,23 +27,6 @@ const RETRY: Duration = Duration::from_secs(2);
 
 /// Why a job has not begun.
 const NOT_STARTED: &str = "the head that was to start it is gone";
-
-/// Where a job runs that another head has begun.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftAt {
-    pub host: String,
-    /// The job's folder there.
-    pub folder: PathBuf,
-    /// The name of the queue; nothing where an older version has begun it.
-    #[serde(default)]
-    pub queue: String,
-    /// What differed when its host had started anew; nothing where that is not known.
-    pub start: String,
-    /// The words of the remote shell.
-    pub shell: Vec<String>,
-    /// How long the host may be away before the job counts as lost.
-    pub lost_after_s: u64,
-}
 
 fn end_of(end: End, note: String, has_begun: bool) -> JobEnd {
     JobEnd {

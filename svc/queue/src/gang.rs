@@ -1,7 +1,7 @@
 //! Jobs of queues that have a partition with gang scheduling: each is an application there, started
 //! by the launcher, whose keeper stops and continues it.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,7 +14,6 @@ use margay_sys_os::process::beside;
 
 use crate::files::JobOrder;
 use crate::hold;
-use crate::program::c_string;
 use crate::site::Away;
 
 /// The state of the table of partitions: another one, other partitions.
@@ -128,24 +127,6 @@ pub fn find(name: &str, is_system: bool, numbers: Numbers<'_>) -> Result<Gang, S
         },
         partition: path,
     })
-}
-
-/// The program that runs a job in the partition of its queue, and its words before the job's own.
-///
-/// # Errors
-/// In words.
-pub fn launcher(order: &JobOrder, partition: &str) -> Result<(CString, Vec<CString>), String> {
-    let launcher = beside("mpiexec").map_err(|error| format!("cannot find mpiexec: {error}"))?;
-    let nodes = format!("{partition}:{}", order.slots.max(1));
-    let priority = order.turn_priority.to_string();
-    let words = [
-        "mpiexec", "-q", "-pn", &nodes, "-pri", &priority, "-n", "1", "-bind-to", "none",
-    ];
-    let words = words.iter().map(|word| c_string(OsStr::new(word)));
-    Ok((
-        c_string(launcher.as_os_str())?,
-        words.collect::<Result<_, _>>()?,
-    ))
 }
 
 /// How long a job had its turns, by the process of its launcher; none where nobody knows.

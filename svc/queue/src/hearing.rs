@@ -9,12 +9,16 @@ use std::time::Duration;
 use margay_job_launch::turns::Turns;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::process::Halt;
-use margay_sys_os::signal::{SIGTERM, SIGUSR1, SignalFd};
+use margay_sys_os::signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SignalFd};
 
 use crate::files::{JobFolder, SignalWish};
 use crate::line::{Message, SupervisorLine};
 use crate::shell::Remote;
 use crate::wire::{BEAT, Wire};
+
+/// A head that did not start this process asks by SIGTERM for the end, and by SIGUSR1 for signals
+/// that it has left in the folder; the others that would end this process are not heeded.
+pub const HEARD: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGCHLD];
 
 /// After how long what failed is tried again.
 pub const RETRY: Duration = Duration::from_millis(500);

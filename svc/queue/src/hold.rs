@@ -19,8 +19,8 @@ use margay_sys_os::port::user;
 use margay_sys_os::process::{Halt, Reaped, ReapedUsage, become_subreaper, beside};
 use margay_sys_os::signal::{SignalFd, SignalSet, take_defaults_in};
 
+use crate::hearing::HEARD;
 use crate::shell::quoted;
-use crate::supervise::HEARD;
 use crate::wire::{BEAT, Wire};
 
 /// How long each side of a command's way may take.

@@ -8,10 +8,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use margay_svc_queue_wire::Bytes;
-use margay_sys_os::process::StringArray;
+use margay_sys_os::process::{StringArray, beside};
 
 use crate::files::{JobFolder, JobOrder};
-use crate::gang;
 use crate::output;
 
 /// A string of the system.
@@ -114,7 +113,7 @@ impl Program {
         let own = c_string(&own.0)?;
         let (path, words) = match &order.gang {
             Some(partition) => {
-                let (launcher, mut words) = gang::launcher(order, partition)?;
+                let (launcher, mut words) = launcher(order, partition)?;
                 words.push(own);
                 (launcher, words)
             }
@@ -142,4 +141,22 @@ impl Program {
             (None, _) => format!("cannot execute {path}: {error}"),
         }
     }
+}
+
+/// The program that runs a job in the partition of its queue, and its words before the job's own.
+///
+/// # Errors
+/// In words.
+pub fn launcher(order: &JobOrder, partition: &str) -> Result<(CString, Vec<CString>), String> {
+    let launcher = beside("mpiexec").map_err(|error| format!("cannot find mpiexec: {error}"))?;
+    let nodes = format!("{partition}:{}", order.slots.max(1));
+    let priority = order.turn_priority.to_string();
+    let words = [
+        "mpiexec", "-q", "-pn", &nodes, "-pri", &priority, "-n", "1", "-bind-to", "none",
+    ];
+    let words = words.iter().map(|word| c_string(OsStr::new(word)));
+    Ok((
+        c_string(launcher.as_os_str())?,
+        words.collect::<Result<_, _>>()?,
+    ))
 }

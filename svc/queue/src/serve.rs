@@ -17,13 +17,13 @@ use margay_svc_queue_wire::{
 };
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::peer;
-use margay_sys_os::process::{PidFd, Reaped, beside, lead_session, reap};
+use margay_sys_os::process::{Reaped, beside, lead_session, reap};
 use margay_sys_os::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SignalSet};
 
-use crate::callers::{Admitted, Caller, Loads};
+use crate::callers::{Admitted, Caller, Loads, unheard};
 use crate::head::{ANSWERED_WITHIN, Head};
 use crate::standby::{self, Watch};
-use crate::start::{NO_DATABASE, Waits, Wanted, lead, machine_file, own_shell, prepare};
+use crate::start::{NO_DATABASE, Waits, Wanted, await_end, lead, machine_file, own_shell, prepare};
 use crate::store::{self, Sought, Standby, Store};
 
 /// How long the other side may take to send a part of a request, or to take a part of an answer.
@@ -352,17 +352,6 @@ fn see_off(service: &Service) {
     await_end(processes, GONE_WITHIN);
 }
 
-/// Waits until processes have ended, for a while.
-pub fn await_end(processes: Vec<PidFd>, within: Duration) {
-    let end = Instant::now() + within;
-    let mut poll = PollSet::default();
-    for process in processes {
-        poll.clear();
-        poll.add_readable(process.as_fd());
-        let _ = poll.wait(Some(end.saturating_duration_since(Instant::now())));
-    }
-}
-
 /// Writes the store's log to the disk after changes that did not wait for it.
 fn write_out(gathered: &mpsc::Receiver<()>, log: &Path) {
     while gathered.recv().is_ok() {
@@ -395,20 +384,6 @@ fn admit(service: &Arc<Service>, mut stream: UnixStream) {
     let serve = move || converse(&service, stream, admitted);
     // Where there is no room for a thread the connection ends, and the command says so.
     let _ = std::thread::Builder::new().spawn(serve);
-}
-
-/// Why a request could not be read, which may have this number of bytes.
-pub fn unheard(error: &io::Error, most_bytes: usize) -> String {
-    match error.kind() {
-        ErrorKind::FileTooLarge => format!(
-            "the request, with others of yours at the same time, is larger than {} MiB; send it in several parts",
-            most_bytes >> 20
-        ),
-        ErrorKind::WouldBlock => "the request did not come in time".into(),
-        _ => format!(
-            "the request is not understood: {error}; is this command of the same version as the head?"
-        ),
-    }
 }
 
 fn converse(service: &Service, mut stream: UnixStream, mut admitted: Admitted) {

@@ -20,10 +20,9 @@ use margay_sys_os::port::is_trusted;
 use margay_sys_os::process::{PidFd, beside};
 use margay_sys_os::signal::{SIGCHLD, SignalFd, take_defaults_in};
 
-use crate::callers::{Loads, owner_of};
+use crate::callers::{Loads, owner_of, unheard};
 use crate::files;
 use crate::head::refuses_interactive;
-use crate::serve::unheard;
 use crate::shell::{command, quoted};
 use crate::start::shell;
 use crate::store::{Candidate, Leader, Place, Standby, Store};

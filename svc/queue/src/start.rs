@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use margay_job_launch::plan;
 use margay_svc_queue_wire::{IN_FILE, MachineSpec, PROGRAM, Place, StoreUrl};
 use margay_sys_os::credentials::set_file_mask;
-use margay_sys_os::descriptor::set_nonblocking;
-use margay_sys_os::process::{beside, host_name};
+use margay_sys_os::descriptor::{PollSet, set_nonblocking};
+use margay_sys_os::process::{PidFd, beside, host_name};
 use margay_sys_os::signal::{SignalFd, SignalSet};
 
 use crate::agent::HostFacts;
@@ -23,7 +23,6 @@ use crate::groups::Groups;
 use crate::head::{ANSWERED_WITHIN, Head, Hosts};
 use crate::machine_start;
 use crate::resources::Resources;
-use crate::serve::await_end;
 use crate::store::{self, Candidate, Kind, Store};
 
 /// How long hosts may take to answer a head that takes over, before it answers commands itself.
@@ -439,5 +438,16 @@ fn lock(folder: &Path) -> Result<File, String> {
             folder.display()
         )),
         Err(fs::TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// Waits until processes have ended, for a while.
+pub fn await_end(processes: Vec<PidFd>, within: Duration) {
+    let end = Instant::now() + within;
+    let mut poll = PollSet::default();
+    for process in processes {
+        poll.clear();
+        poll.add_readable(process.as_fd());
+        let _ = poll.wait(Some(end.saturating_duration_since(Instant::now())));
     }
 }

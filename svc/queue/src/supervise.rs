@@ -20,23 +20,17 @@ use margay_sys_os::process::{
     Halt, Reaped, ReapedUsage, Start, Starter, Step, become_subreaper, descendants, descendants_of,
     kill_descendants_counted, lead_session, signal_checked,
 };
-use margay_sys_os::signal::{
-    self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SignalFd, SignalSet,
-};
+use margay_sys_os::signal::{self, SIGCONT, SIGTERM, SignalFd, SignalSet};
 
 use crate::begin::{self, Report};
 use crate::energy::{EnergyMeter, READ_EVERY};
 use crate::files::{JobEnd, JobFolder, JobOrder, SignalWish};
 use crate::gang;
-use crate::hearing::{Hearing, RETRY};
+use crate::hearing::{HEARD, Hearing, RETRY};
 use crate::line::SupervisorLine;
 use crate::now_s;
 use crate::program::{self, Program, c_string};
 use crate::{away, follow, output};
-
-/// A head that did not start this process asks by SIGTERM for the end, and by SIGUSR1 for signals
-/// that it has left in the folder; the others that would end this process are not heeded.
-pub const HEARD: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGCHLD];
 
 /// How long a job may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);

@@ -17,9 +17,9 @@ use margay_sys_os::process::{become_subreaper, beside, kill_descendants, lead_se
 use margay_sys_os::signal::{SignalFd, SignalSet, take_defaults_in};
 
 use crate::files::{JobFolder, JobOrder};
-use crate::hearing::{Hearing, Relay};
+use crate::hearing::{HEARD, Hearing, Relay};
 use crate::line::SupervisorLine;
-use crate::supervise::{HEARD, run_here};
+use crate::supervise::run_here;
 use crate::wire::{SILENCE, Wire};
 
 /// How long what is killed may take to go.

@@ -263,7 +263,7 @@ impl Shared {
                 break;
             }
             self.letterbox.bell.silence();
-            wire.take_new(session, &self.letterbox);
+            wire.take_new(session, self.letterbox.take());
             while let Some(answer) = wire.receive() {
                 self.take(answer);
             }

@@ -211,7 +211,7 @@ impl End {
                 break;
             }
             self.letterbox.bell.silence();
-            self.wire.take_new(self.session, &self.letterbox);
+            self.wire.take_new(self.session, self.letterbox.take());
             self.hear();
             self.pass_on();
             self.answer(&mut buffer);

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use margay_net_tcp::talk::Talk;
 use margay_sys_os::descriptor::PollSet;
 
-use super::door::Letterbox;
 use super::session::{BEFORE, Session};
 
 /// How long the loss of the connection is survived.
@@ -124,9 +123,9 @@ impl Wire {
         }
     }
 
-    /// Takes the connection that a host has made, if there is a new one.
-    pub fn take_new(&mut self, session: u64, letterbox: &Letterbox) {
-        let Some((mut talk, has)) = letterbox.take() else {
+    /// Takes a connection that a host has made, which says that it has `has`, if there is a new one.
+    pub fn take_new(&mut self, session: u64, new: Option<(Talk, u64)>) {
+        let Some((mut talk, has)) = new else {
             return;
         };
         let sent = talk.send(&greeting(session, self.session.received()));

@@ -12,8 +12,7 @@ use margay_sys_os::signal::{SIGTERM, SIGUSR1, take_defaults_in};
 
 use super::Head;
 use crate::energy::ENV_FOLDER;
-use crate::files::{Found, JobFolder};
-use crate::follow::LeftAt;
+use crate::files::{Found, JobFolder, LeftAt};
 use crate::gang;
 use crate::line::{HeadLine, Heard, Message};
 use crate::site::HostPart;
