@@ -97,6 +97,11 @@ fn srun_and_salloc_wait_for_a_job_of_their_own() {
         4,
         "Relinquishing job allocation",
     );
+    // What runs in a job, or beside it, hears all signals.
+    for command in ["srun", "salloc"] {
+        let text = queue.ok(&[command, "grep", "SigBlk", "/proc/self/status"]);
+        assert_eq!(text, "SigBlk:\t0000000000000000\n", "{command}");
+    }
     // A job that is cancelled ends its command, and one that waits is not left behind.
     let block = queue.line(&[
         "sbatch",
@@ -105,6 +110,7 @@ fn srun_and_salloc_wait_for_a_job_of_their_own() {
         "--wrap",
         "sleep 1000",
     ]);
+    let queue = &queue;
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| queue.call(&["srun", "-J", "waiting", "true"]));
         while queue.ok(&["squeue", "-h", "-n", "waiting"]).is_empty() {
@@ -118,16 +124,18 @@ fn srun_and_salloc_wait_for_a_job_of_their_own() {
             said(&output)
         );
         queue.ok(&["scancel", &block]);
-        let running = scope.spawn(|| queue.call(&["srun", "-J", "running", "sleep", "1000"]));
-        while queue
-            .ok(&["squeue", "-h", "-n", "running", "-t", "R"])
-            .is_empty()
-        {
-            std::thread::sleep(std::time::Duration::from_millis(5));
+        for name in ["srun", "salloc"] {
+            let running = scope.spawn(move || queue.call(&[name, "-J", name, "sleep", "1000"]));
+            while queue
+                .ok(&["squeue", "-h", "-n", name, "-t", "R"])
+                .is_empty()
+            {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            queue.ok(&["scancel", "-n", name]);
+            let output = running.join().unwrap();
+            assert!(!output.status.success(), "{}", said(&output));
         }
-        queue.ok(&["scancel", "-n", "running"]);
-        let output = running.join().unwrap();
-        assert!(!output.status.success(), "{}", said(&output));
     });
     queue.margay(&["wait", "--all"]);
     assert_eq!(

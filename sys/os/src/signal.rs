@@ -133,22 +133,24 @@ pub fn take_default(signal: i32) {
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
-/// Has what the command starts begin with the default action of every signal, although this process
-/// may have been started to ignore some (by `nohup`, or in the background of a script).
+/// Has what the command starts begin with the default action of every signal and with none blocked,
+/// although this process may block some, or may have been started to ignore some (by `nohup`, or in
+/// the background of a script). What is started has the signal mask of its parent otherwise.
 pub fn take_defaults_in(command: &mut Command) -> &mut Command {
-    // SAFETY: between fork and exec only an async-signal-safe call is made.
+    // SAFETY: between fork and exec only async-signal-safe calls are made.
     unsafe {
         command.pre_exec(|| {
             // Those that cannot be changed, and numbers without a signal, give an error that
             // changes nothing.
             (1..libc::SIGRTMIN()).for_each(take_default);
+            SignalSet::of(&[]).block_exactly();
             Ok(())
         })
     }
 }
 
 /// Has what the command starts begin with these signals blocked, so that none that comes before it
-/// is ready ends it. Rust's `Command` unblocks all otherwise.
+/// is ready ends it.
 pub fn block_in(command: &mut Command, signals: SignalSet) -> &mut Command {
     // SAFETY: between fork and exec only an async-signal-safe call is made.
     unsafe {
@@ -318,6 +320,11 @@ mod tests {
         assert!(!blocked(&mut Command::new("cat")));
         let signals = SignalSet::of(&[SIGTERM]);
         assert!(blocked(block_in(&mut Command::new("cat"), signals)));
+        // What this thread blocks is blocked in what it starts.
+        let before = signals.block();
+        assert!(blocked(&mut Command::new("cat")));
+        assert!(!blocked(take_defaults_in(&mut Command::new("cat"))));
+        before.block_exactly();
     }
 
     #[test]

@@ -46,7 +46,8 @@ pub fn attend(socket: &Path) -> Result<u8, String> {
         .map_err(failed)?;
     match Frame::read(&mut stream).map_err(failed)? {
         Some(Frame::Run(program)) if program.arguments.is_empty() => {
-            // The job lasts as long as the command.
+            // The job lasts as long as the command, and ends by the signals of its end.
+            SignalSet::of(&[]).block_exactly();
             let _ = io::copy(&mut stream, &mut io::sink());
             Ok(0)
         }
