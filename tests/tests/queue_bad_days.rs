@@ -6,7 +6,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use margay_sys_os::process::PidFd;
 use margay_tests::batch::said;
@@ -169,10 +170,8 @@ fn jobs_outlive_the_agent_of_their_host() {
     nothing_is_left(&queue.mark);
 }
 
-#[test]
-fn a_full_disk_of_the_head_loses_no_job_of_other_hosts() {
-    let Some(hosts) = Hosts::make(4) else { return };
-    // The head's state is on a small disk of its own.
+/// A queue whose head's state is on a small disk of its own: also who holds that, and where it is.
+fn on_small_disk(hosts: Hosts) -> (Queue, Child, String) {
     let script = "mkdir state && mount -t tmpfs -o size=768k none state && echo ready && exec cat";
     let mut holder = Command::new("unshare")
         .args(["-m", "--propagation", "private", "sh", "-c", script])
@@ -195,15 +194,55 @@ fn a_full_disk_of_the_head_loses_no_job_of_other_hosts() {
         holder.id(),
         queue.path("state").display()
     );
+    (queue, holder, state)
+}
+
+/// A file that takes all the room of a small disk.
+fn filled(state: &str) -> String {
+    let fill = format!("{state}/fill");
+    let mut file = fs::File::create(&fill).unwrap();
+    while file.write_all(&[0; 1024]).is_ok() {}
+    fill
+}
+
+#[test]
+fn a_job_whose_turn_comes_on_a_full_disk_begins_when_there_is_room() {
+    let Some(hosts) = Hosts::make(1) else { return };
+    let (queue, mut holder, state) = on_small_disk(hosts);
+    queue.ok("up --slots 2");
+    let script = "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.05; done\n";
+    fs::write(queue.path("first"), script).unwrap();
+    fs::write(queue.path("second"), "#!/bin/sh\ntouch begun\nexit 4\n").unwrap();
+    let first = queue.ok("submit --parsable -o log first");
+    queue.until("the first job", || queue.ok("queue").contains("running"));
+    let second = queue.ok(&format!(
+        "submit --parsable -o log -d afterany:{first} second"
+    ));
+    let fill = filled(&state);
+    fs::write(queue.path("go"), "").unwrap();
+    // For longer than five attempts take, after which a job counts as one that cannot begin.
+    std::thread::sleep(Duration::from_secs(9));
+    assert!(!queue.path("begun").exists());
+    fs::remove_file(&fill).unwrap();
+    let output = run(&mut queue.margay(&format!("wait {second}")));
+    assert!(said(&output).contains("exit code 4"), "{}", said(&output));
+    assert!(queue.path("begun").exists());
+    queue.ok("down");
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    nothing_is_left(&queue.mark);
+}
+
+#[test]
+fn a_full_disk_of_the_head_loses_no_job_of_other_hosts() {
+    let Some(hosts) = Hosts::make(4) else { return };
+    let (queue, mut holder, state) = on_small_disk(hosts);
     queue.ok(&format!("up --slots 2 --hosts {}", queue.hosts.names()));
     let script = "#!/bin/sh\nhostname >> begun\nwhile [ ! -e go ]; do sleep 0.05; done\nhostname >> ended\nexit 4\n";
     fs::write(queue.path("stays"), script).unwrap();
     let jobs = [(); 4].map(|()| queue.ok("submit --parsable -c 2 -o log stays"));
     queue.until("the jobs", || queue.lines("begun").len() == 4);
-    let fill = format!("{state}/fill");
-    let mut file = fs::File::create(&fill).unwrap();
-    while file.write_all(&[0; 1024]).is_ok() {}
-    drop(file);
+    let fill = filled(&state);
     // Some are still accepted: the store has room of its own.
     let refusal = (0..50).find_map(|_| {
         let output = run(&mut queue.margay("submit --hold -- true"));

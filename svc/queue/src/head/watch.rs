@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use margay_core_queue::{End, JobId};
-use margay_sys_os::cpu;
 use margay_sys_os::process::PidFd;
 use margay_sys_os::signal::{SIGTERM, SIGUSR1, take_defaults_in};
+use margay_sys_os::{cpu, extent};
 
 use super::Head;
 use crate::energy::ENV_FOLDER;
@@ -21,6 +21,9 @@ use crate::{log, now_s, prepare};
 
 /// How often a supervisor is given a job that ends before it has claimed it.
 const MOST_TRIES: u32 = 5;
+
+/// A disk with less room counts as full: a job's folder takes some pages.
+const FULL_BYTES: u64 = 64 << 10;
 
 /// How often a job is put back into the queue after it had started.
 const MOST_RUNS: u32 = 16;
@@ -250,7 +253,10 @@ impl Head {
             Ok(Found::Unclaimed) if is_cancelled && !self.left.contains_key(&id) => {
                 self.end(id, End::Cancelled, String::new())
             }
-            Ok(Found::Unclaimed) if tries < MOST_TRIES => self.start(id, tries + 1, None),
+            // On a full disk nothing begins: the job waits for room.
+            Ok(Found::Unclaimed) if tries < MOST_TRIES || self.is_disk_full() => {
+                self.start(id, (tries + 1).min(MOST_TRIES), None)
+            }
             Ok(Found::Unclaimed) => {
                 let note = "what should watch over it could not be started; see head.log";
                 self.end(id, End::NotStarted, note.into());
@@ -294,6 +300,12 @@ impl Head {
     fn waits_again(&self, id: JobId) -> bool {
         let entry = self.entries.get(&id);
         entry.is_some_and(|entry| !entry.is_cancelled && entry.runs < MOST_RUNS)
+    }
+
+    /// Whether the disk with the jobs' folders has no room for another one.
+    fn is_disk_full(&self) -> bool {
+        let space = extent::space(&self.resources.folder);
+        space.is_ok_and(|(_, free)| free < FULL_BYTES)
     }
 
     /// Whether a job that has ended so waits again.
