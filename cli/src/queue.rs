@@ -10,8 +10,9 @@ use std::process::Command;
 
 use margay_core_queue::{Phase, Wishes, duration, script, shown};
 use margay_svc_queue_wire::{
-    Answer, Bytes, HostSpec, JobRow, MachineSpec, Order, PROGRAM, Place, Request, Shared, Target,
-    ask, connect, converse, find_head, hosts_text, is_system, state, wait as wait_for,
+    Answer, Bytes, HostSpec, JobRow, MOST_BYTES, MachineSpec, Order, PROGRAM, Place, Request,
+    Shared, Target, ask, connect, converse, find_head, hosts_text, is_system, state,
+    wait as wait_for,
 };
 use margay_sys_os::process::beside;
 use serde_json::Value;
@@ -216,14 +217,27 @@ pub fn submit(options: &SubmitOptions, is_command: bool) -> Result<bool, String>
     until_ended(jobs.collect(), true)
 }
 
+/// Longest file that is read; what is sent to the head may not be longer.
+const MOST_READ: u64 = MOST_BYTES as u64;
+
 fn contents(file: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    // A byte more than is accepted; there are files without an end.
+    let most = MOST_READ + 1;
     let read = if file == Path::new("-") {
-        let mut bytes = Vec::new();
-        io::stdin().read_to_end(&mut bytes).map(|_| bytes)
+        io::stdin().take(most).read_to_end(&mut bytes)
     } else {
-        fs::read(file)
+        fs::File::open(file).and_then(|file| file.take(most).read_to_end(&mut bytes))
     };
-    read.map_err(|error| format!("cannot read {}: {error}", file.display()))
+    read.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    if bytes.len() as u64 > MOST_READ {
+        return Err(format!(
+            "{} is larger than {} MiB; a script or a list of commands may not be",
+            file.display(),
+            MOST_READ >> 20
+        ));
+    }
+    Ok(bytes)
 }
 
 fn of_script(file: &OsString, arguments: &[OsString], asked: Wishes) -> Result<Order, String> {
