@@ -140,6 +140,9 @@ pub struct AskedOptions {
     /// Start after other jobs: afterok:12, afterany:12:13, afternotok:12, after:12
     #[arg(short = 'd', long)]
     pub dependency: Option<String>,
+    /// Start not before a time: 16:00, now+2hours, tomorrow, 2026-11-28T16:00
+    #[arg(long, value_name = "TIME")]
+    pub begin: Option<String>,
     /// Hold the job until margay release
     #[arg(short = 'H', long)]
     pub hold: bool,
@@ -190,6 +193,7 @@ impl AskedOptions {
             ("error", &self.error),
             ("array", &self.array),
             ("dependency", &self.dependency),
+            ("begin", &self.begin),
             ("chdir", &self.chdir),
             ("priority", &self.priority),
             ("signal", &self.signal),

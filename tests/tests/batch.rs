@@ -362,8 +362,53 @@ fn loadleveler_s_commands_submit_show_and_end_steps() {
     queue.ok(&["llsubmit", "hold.cmd"]);
     queue.ok(&["llcancel", "4"]);
     assert!(queue.ok(&["llstatus"]).contains("Central Manager"));
-    queue.script("bad.cmd", "# @ startdate = 1\n# @ queue\n");
-    queue.refused(&["llsubmit", "bad.cmd"], 1, "line 1: the keyword startdate");
+    queue.script("bad.cmd", "# @ nonsense = 1\n# @ queue\n");
+    queue.refused(&["llsubmit", "bad.cmd"], 1, "line 1: the keyword nonsense");
+}
+
+#[test]
+fn jobs_begin_at_their_time_at_the_earliest() {
+    let queue = Queue::up(4);
+    queue.script("later.sh", "#!/bin/sh\n#SBATCH --begin=now+1hour\ntrue\n");
+    let later = queue.line(&["sbatch", "--parsable", "later.sh"]);
+    let reason = ["squeue", "-h", "-j", &later, "-o", "%T %r"];
+    assert_eq!(queue.line(&reason), "PENDING BeginTime");
+    let text = said(&queue.margay(&["explain", &later]));
+    assert!(
+        text.contains("begins in 0:59:5") || text.contains("begins in 1:00:00"),
+        "{text}"
+    );
+    // The command line comes before the script. Of the first second a part has passed.
+    let asked = std::time::Instant::now();
+    let soon = queue.line(&["sbatch", "--parsable", "--begin=now+3", "later.sh"]);
+    queue.wait(&soon);
+    assert!(asked.elapsed().as_secs() >= 2, "{:?}", asked.elapsed());
+    let past = queue.line(&[
+        "sbatch",
+        "--parsable",
+        "--begin=2020-01-01T12:00",
+        "later.sh",
+    ]);
+    queue.wait(&past);
+    for job in [&soon, &past] {
+        let state = ["sacct", "-n", "-P", "-X", "-j", job, "-o", "state"];
+        assert_eq!(queue.line(&state), "COMPLETED");
+    }
+    queue.script("later.pbs", "#PBS -a 203801010000\ntrue\n");
+    let of_pbs = queue.line(&["qsub", "later.pbs"]);
+    let shown = queue.ok(&["qstat", "-f", &of_pbs]);
+    assert!(shown.contains("job_state = W"), "{shown}");
+    queue.script(
+        "later.cmd",
+        "#!/bin/sh\n# @ startdate = 01/01/2038 12:00\n# @ queue\ntrue\n",
+    );
+    queue.ok(&["llsubmit", "later.cmd"]);
+    let shown = queue.ok(&["llq", "-f", "%st"]);
+    assert!(shown.lines().any(|line| line.trim() == "D"), "{shown}");
+    let why = "'soon' is no time; write for example 16:00";
+    queue.refused(&["sbatch", "--begin=soon", "later.sh"], 1, why);
+    let why = "a job cannot begin on 2038-02-31: there is no such day";
+    queue.refused(&["sbatch", "--begin=2038-02-31", "later.sh"], 1, why);
 }
 
 #[test]

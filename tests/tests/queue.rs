@@ -131,8 +131,8 @@ fn scripts_of_slurm_and_pbs_get_what_they_expect() {
         ("#SBATCH --gres=gpu:1", "line 2: --gres=gpu:1"),
         ("#PBS -W stagein=x", "-W stagein=x"),
         (
-            "# @ startdate = 1\n# @ queue",
-            "line 2: the keyword startdate",
+            "# @ nonsense = 1\n# @ queue",
+            "line 2: the keyword nonsense",
         ),
         (
             "#SBATCH -p large,huge",

@@ -4,6 +4,7 @@
 //! whole seconds since any fixed moment; nothing here reads a clock, a file or the environment.
 #![forbid(unsafe_code)]
 
+mod begin;
 mod job;
 mod pass;
 mod pattern;
@@ -19,6 +20,7 @@ mod time;
 mod usage;
 mod wishes;
 
+pub use begin::{BeginDay, BeginTime, LocalTime};
 pub use job::{After, Dependency, End, Job, JobId, Part, Phase, Tag};
 pub use pass::{Decision, Outside, Reason, refusal};
 pub use pattern::{Names, expand};

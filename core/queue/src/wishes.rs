@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::begin::BeginTime;
 use crate::job::Dependency;
 
 /// Most tasks of an array.
@@ -172,9 +173,9 @@ pub struct Wishes {
     pub directory: Option<String>,
     pub array: Option<Array>,
     pub after: Vec<Dependency>,
-    /// Start not before this time, in seconds since 1970.
+    /// Start not before this time.
     #[serde(default)]
-    pub begin_s: Option<u64>,
+    pub begin: Option<BeginTime>,
     /// The reservation in which it runs.
     #[serde(default)]
     pub reservation: Option<String>,
@@ -289,7 +290,7 @@ impl Wishes {
             warning: self.warning.or(other.warning),
             directory: self.directory.or(other.directory),
             array: self.array.or(other.array),
-            begin_s: self.begin_s.or(other.begin_s),
+            begin: self.begin.or(other.begin),
             reservation: self.reservation.or(other.reservation),
             is_requeued: self.is_requeued.or(other.is_requeued),
             is_held: self.is_held.or(other.is_held),

@@ -212,6 +212,7 @@ fn state(detail: &Detail) -> (&'static str, &'static str) {
         (Phase::Ended(End::Lost), _) => ("X", "Rejected"),
         (_, Some(Cause::Held)) => ("H", "User Hold"),
         (_, Some(Cause::Dependency | Cause::Never)) => ("NQ", "Not Queued"),
+        (_, Some(Cause::BeginTime)) => ("D", "Deferred"),
         _ => ("I", "Idle"),
     }
 }

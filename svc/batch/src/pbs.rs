@@ -143,6 +143,7 @@ fn state(detail: &Detail) -> char {
         (Phase::Running(_), _) => 'R',
         (Phase::Ended(_), _) => 'F',
         (_, Some(Cause::Held | Cause::Dependency | Cause::Never)) => 'H',
+        (_, Some(Cause::BeginTime)) => 'W',
         _ => 'Q',
     }
 }

@@ -138,6 +138,12 @@ pub fn local(at_s: u64) -> Local {
 /// When a day begins in the local time zone, in seconds since 1970; none when there is no such day.
 #[must_use]
 pub fn local_midnight(year: i32, month: i32, day: i32) -> Option<u64> {
+    local_moment(year, month, day, 0)
+}
+
+/// The same of a second of that day, which has 86,400 by the clock on the wall.
+#[must_use]
+pub fn local_moment(year: i32, month: i32, day: i32, second: u32) -> Option<u64> {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
@@ -147,9 +153,14 @@ pub fn local_midnight(year: i32, month: i32, day: i32) -> Option<u64> {
         tm.tm_year = year - 1900;
         tm.tm_mon = month - 1;
         tm.tm_mday = day;
+        tm.tm_hour = (second / 3600) as i32;
+        tm.tm_min = (second / 60 % 60) as i32;
+        tm.tm_sec = (second % 60) as i32;
         // Whether summer time counts is looked up.
         tm.tm_isdst = -1;
         libc::mktime(&raw mut tm)
     };
-    u64::try_from(at).ok()
+    let at = u64::try_from(at).ok()?;
+    // A day that the month does not have has become one of the next month.
+    (local(at).day == day as u32).then_some(at)
 }

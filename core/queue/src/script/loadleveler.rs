@@ -1,5 +1,6 @@
 //! LoadLeveler's job command files: `# @ keyword = value` lines, and `# @ queue` for each step.
 
+use crate::begin::BeginTime;
 use crate::job::After;
 use crate::script::memory;
 use crate::time::duration;
@@ -156,6 +157,7 @@ fn apply(keyword: &str, value: &str, step: &mut Step) -> Result<(), String> {
         "shell" => wishes.shell = text(),
         "step_name" => step.name = text(),
         "tasks_per_node" => wishes.size.tasks_per_node = Some(count()?),
+        "startdate" => wishes.begin = Some(BeginTime::of_loadleveler(value.trim_matches('"'))?),
         "total_tasks" => wishes.size.tasks = Some(count()?),
         "user_priority" => {
             let priority = value.parse();
@@ -366,8 +368,8 @@ mod tests {
         for (text, why) in [
             ("# @ class = x\n", "queue"),
             (
-                "# @ class = x\n# @ startdate = 1\n# @ queue\n",
-                "line 2: the keyword startdate",
+                "# @ class = x\n# @ nonsense = 1\n# @ queue\n",
+                "line 2: the keyword nonsense",
             ),
             ("# @ node = x\n# @ queue\n", "line 1: node = x"),
             (

@@ -1,5 +1,6 @@
 //! PBS's options, of OpenPBS and Torque, as `#PBS` lines have them.
 
+use crate::begin::BeginTime;
 use crate::script::slurm::dependencies;
 use crate::script::{Found, memory};
 use crate::time::duration;
@@ -90,6 +91,7 @@ pub fn command(words: &[String], wishes: &mut Wishes) -> Result<Line, String> {
 fn apply(letter: char, found: &Found, wishes: &mut Wishes, line: &mut Line) -> Result<(), String> {
     match letter {
         'A' => wishes.account = Some(found.text()?),
+        'a' => wishes.begin = Some(BeginTime::of_pbs(found.value()?)?),
         'C' => line.prefix = Some(found.text()?),
         'd' | 'w' => wishes.directory = Some(found.text()?),
         'e' => wishes.output.stderr = Some(path(found)?),
@@ -153,10 +155,6 @@ fn apply(letter: char, found: &Found, wishes: &mut Wishes, line: &mut Line) -> R
             found.value()?;
         }
         'c' if ["n", "none", "u"].contains(&found.value()?) => {}
-        'a' => {
-            let why = "a job cannot wait for a time of day";
-            return Err(format!("{}: {why}", found.unknown()));
-        }
         'f' | 'X' => {
             return Err(format!("{}: there is no X forwarding", found.unknown()));
         }

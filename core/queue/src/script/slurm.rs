@@ -1,5 +1,6 @@
 //! Slurm's options, as `#SBATCH` lines and `margay submit` have them.
 
+use crate::begin::BeginTime;
 use crate::job::{After, Dependency};
 use crate::script::{Found, memory};
 use crate::time::duration;
@@ -292,6 +293,7 @@ fn apply(name: &str, found: &Found, wishes: &mut Wishes) -> Result<(), String> {
             let value = found.value()?.parse();
             wishes.priority = Some(value.map_err(|_| found.wrong("a whole number"))?);
         }
+        "begin" => wishes.begin = Some(BeginTime::of_slurm(found.value()?)?),
         "requeue" => wishes.is_requeued = Some(true),
         "no-requeue" => wishes.is_requeued = Some(false),
         "requeue-exit" => {
@@ -323,7 +325,6 @@ fn refuse(name: &str, found: &Found) -> Result<(), String> {
         }
         "constraint" => return Err(missing(found, "nodes have no features to choose from")),
         "licenses" => return Err(missing(found, "there are no licenses")),
-        "begin" => return Err(missing(found, "a job cannot wait for a time of day")),
         "clusters" => return Err(missing(found, "the queue has one machine")),
         "bb" => return Err(missing(found, "there is no burst buffer")),
         "nodelist" | "nodefile" | "exclude" => {

@@ -123,7 +123,7 @@ impl Wire {
         }
     }
 
-    /// Takes a connection that a host has made, which says that it has `has`, if there is a new one.
+    /// Takes a connection that a host has made, if there is a new one, and how much that has.
     pub fn take_new(&mut self, session: u64, new: Option<(Talk, u64)>) {
         let Some((mut talk, has)) = new else {
             return;

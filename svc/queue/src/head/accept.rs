@@ -1,7 +1,8 @@
 //! Which jobs are accepted.
 
-use margay_core_queue::{Job, JobId, refusal};
+use margay_core_queue::{Job, JobId, LocalTime, Wishes, refusal};
 use margay_svc_queue_wire::Order;
+use margay_sys_os::clock::{local, local_moment};
 
 use super::Head;
 use crate::prepare;
@@ -24,6 +25,25 @@ fn no_place(job: &Job) -> String {
             job.slots_together.max(1)
         ),
     }
+}
+
+/// When a job may begin, in seconds since 1970, by this host's time zone; none where it may at
+/// once.
+fn begin(wishes: &Wishes, now_s: u64) -> Result<Option<u64>, String> {
+    let local_time = |at| {
+        let shown = local(at);
+        LocalTime {
+            year: shown.year,
+            month: shown.month,
+            day: shown.day,
+            second: shown.hour * 3600 + shown.minute * 60 + shown.second,
+        }
+    };
+    let moment = |t: LocalTime| local_moment(t.year, t.month as i32, t.day as i32, t.second);
+    let begin = wishes
+        .begin
+        .map(|begin| begin.moment(now_s, local_time, moment));
+    Ok(begin.transpose()?.filter(|&at| at > now_s))
 }
 
 impl Head {
@@ -129,7 +149,7 @@ impl Head {
                 limit_s: wishes.limit_s.flatten(),
                 priority: wishes.priority.unwrap_or(0),
                 is_held: wishes.is_held.unwrap_or(false),
-                begin_s: wishes.begin_s,
+                begin_s: begin(wishes, now_s)?,
                 after: wishes.after.clone(),
                 ..Job::default()
             },
