@@ -542,6 +542,45 @@ int MPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype *newtype)
     CALL("MPI_Type_dup", PMPI_Type_dup(oldtype, newtype), ("lh", NUMBER(1), oldtype), NEW_TYPE);
 }
 
+/* The derived datatypes of which another one is made are new handles of the program, which it frees: a record for each. */
+static void keep_contents(void *site, MPI_Datatype datatype, MPI_Count count, const MPI_Datatype contents[])
+{
+    for (MPI_Count n = 0; n < count; n++) {
+        margay_check_record(BEFORE, "MPI_Type_get_contents", site, 0, "lh", NUMBER(-1), datatype);
+        margay_check_record(AFTER, "MPI_Type_get_contents", site, MPI_SUCCESS, "h", contents[n]);
+    }
+}
+
+int MPI_Type_get_contents(MPI_Datatype datatype, int max_integers, int max_addresses, int max_datatypes, int integers[],
+                          MPI_Aint addresses[], MPI_Datatype datatypes[])
+{
+    void *site = SITE_OF_CALLER;
+    int code = AS_PROGRAM(PMPI_Type_get_contents(datatype, max_integers, max_addresses, max_datatypes, integers, addresses,
+                                                 datatypes));
+    int counts[3], combiner;
+    if (code == MPI_SUCCESS
+        && PMPI_Type_get_envelope(datatype, &counts[0], &counts[1], &counts[2], &combiner) == MPI_SUCCESS) {
+        keep_contents(site, datatype, counts[2], datatypes);
+    }
+    return code;
+}
+
+int MPI_Type_get_contents_c(MPI_Datatype datatype, MPI_Count max_integers, MPI_Count max_addresses, MPI_Count max_large_counts,
+                            MPI_Count max_datatypes, int integers[], MPI_Aint addresses[], MPI_Count large_counts[],
+                            MPI_Datatype datatypes[])
+{
+    void *site = SITE_OF_CALLER;
+    int code = AS_PROGRAM(PMPI_Type_get_contents_c(datatype, max_integers, max_addresses, max_large_counts, max_datatypes,
+                                                   integers, addresses, large_counts, datatypes));
+    MPI_Count counts[4];
+    int combiner;
+    if (code == MPI_SUCCESS
+        && PMPI_Type_get_envelope_c(datatype, &counts[0], &counts[1], &counts[2], &counts[3], &combiner) == MPI_SUCCESS) {
+        keep_contents(site, datatype, counts[3], datatypes);
+    }
+    return code;
+}
+
 /* One-sided communication. */
 int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win *win)
 {

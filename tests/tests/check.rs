@@ -116,7 +116,7 @@ fn each_error_is_found_with_its_lines_and_is_the_exit_status() {
 #[test]
 fn a_right_program_is_right() {
     let right = Wrong::build();
-    for what in ["right", "collect", "inactive"] {
+    for what in ["right", "collect", "inactive", "parts"] {
         let output = right.run(what);
         let said = text(&output);
         assert!(output.status.success(), "{what}: {said}");

@@ -527,7 +527,9 @@ impl Checker {
             Some(Item::Number(of)) if record.name == "MPI_Type_dup" => known(*of),
             _ => None,
         };
-        of.is_committed = of_dup.is_some_and(|of| of.is_committed);
+        // Whether a part of another type is committed, the library alone knows.
+        let is_part = record.name == "MPI_Type_get_contents";
+        of.is_committed = is_part || of_dup.is_some_and(|of| of.is_committed);
         own.types.insert(handle, of);
         own.objects
             .insert((Object::Type, handle), running.call.clone());

@@ -220,6 +220,24 @@ static void received(void)
     }
 }
 
+/* The datatypes of which another one is made are new handles, which the program frees; their numbers come again. */
+static void parts(void)
+{
+    MPI_Datatype pair, pairs;
+    MPI_Type_contiguous(2, MPI_INT, &pair);
+    MPI_Type_contiguous(3, pair, &pairs);
+    for (int round = 0; round < 300; round++) {
+        int count;
+        MPI_Datatype part, again;
+        MPI_Type_get_contents(pairs, 1, 0, 1, &count, NULL, &part);
+        MPI_Type_contiguous(count, part, &again);
+        MPI_Type_free(&part);
+        MPI_Type_free(&again);
+    }
+    MPI_Type_free(&pairs);
+    MPI_Type_free(&pair);
+}
+
 /* An inactive request that nobody misses: its wait ends at once, as the standard says. */
 static void inactive(void)
 {
@@ -306,7 +324,7 @@ int main(int argc, char **argv)
                {"conflict", conflict}, {"race", race},           {"unmatched", unmatched}, {"tag", tag},
                {"start", start},       {"crossed", crossed},     {"apart", apart},         {"wanted", wanted},
                {"collect", collect},   {"taken", taken},         {"received", received},   {"inactive", inactive},
-               {"early", early},       {"endless", endless}};
+               {"early", early},       {"endless", endless},     {"parts", parts}};
     snprintf(file, sizeof file, "%s.taken", argv[0]);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
