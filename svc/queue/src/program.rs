@@ -147,7 +147,7 @@ impl Program {
 ///
 /// # Errors
 /// In words.
-pub fn launcher(order: &JobOrder, partition: &str) -> Result<(CString, Vec<CString>), String> {
+fn launcher(order: &JobOrder, partition: &str) -> Result<(CString, Vec<CString>), String> {
     let launcher = beside("mpiexec").map_err(|error| format!("cannot find mpiexec: {error}"))?;
     let nodes = format!("{partition}:{}", order.slots.max(1));
     let priority = order.turn_priority.to_string();

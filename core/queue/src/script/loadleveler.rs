@@ -155,9 +155,9 @@ fn apply(keyword: &str, value: &str, step: &mut Step) -> Result<(), String> {
         "resources" => resources(value, &mut wishes.size)?,
         "restart" => wishes.is_requeued = Some(word == "yes"),
         "shell" => wishes.shell = text(),
+        "startdate" => wishes.begin = Some(BeginTime::of_loadleveler(value.trim_matches('"'))?),
         "step_name" => step.name = text(),
         "tasks_per_node" => wishes.size.tasks_per_node = Some(count()?),
-        "startdate" => wishes.begin = Some(BeginTime::of_loadleveler(value.trim_matches('"'))?),
         "total_tasks" => wishes.size.tasks = Some(count()?),
         "user_priority" => {
             let priority = value.parse();
