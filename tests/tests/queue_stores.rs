@@ -172,12 +172,32 @@ fn jobs_go_on_without_the_head_and_end_as_lost_when_their_supervisor_is_killed(s
     queue.ok(&["up", "--slots", "2"]);
     queue.refused(&["wait", &job], "exit code 5");
     fs::remove_file(queue.path("go")).unwrap();
-    let job = queue.submit(&["-o", "out2", "--", "sh", "-c", "echo begun; sleep 1000"]);
+    let killed = |job: &str| {
+        let claim = queue.state().join(format!("jobs/{job}/claim"));
+        let supervisor: u32 = fs::read_to_string(claim).unwrap().trim().parse().unwrap();
+        PidFd::open(supervisor).unwrap().kill();
+    };
+    // What it leaves ends with it, also outside its session and without its environment.
+    let script = "env -i setsid sleep 1000 & echo $! >one; env -i sleep 1000 & echo $! >two; \
+                  setsid sh -c 'env -i sleep 1000 & echo $! >three; wait' & \
+                  until test -s three; do sleep 0.01; done; echo begun >out2; wait";
+    let job = queue.submit(&["--", "sh", "-c", script]);
     queue.until("out2");
-    let claim = queue.state().join(format!("jobs/{job}/claim"));
-    let supervisor: u32 = fs::read_to_string(claim).unwrap().trim().parse().unwrap();
-    PidFd::open(supervisor).unwrap().kill();
+    let left = ["one", "two", "three"].map(|name| {
+        let pid = fs::read_to_string(queue.path(name)).unwrap();
+        PidFd::open(pid.trim().parse().unwrap()).unwrap()
+    });
+    killed(&job);
     queue.refused(&["wait", &job], "lost");
+    assert!(left.iter().all(PidFd::has_ended));
+    // The second run does not begin before the first has ended.
+    let script = "if test -e first; then \
+                  ! grep -q '^State:.[^Z]' /proc/$(cat first)/status; exit; fi; \
+                  setsid sleep 1000 & echo $! >first.new; mv first.new first; wait";
+    let job = queue.submit(&["--requeue", "--", "sh", "-c", script]);
+    queue.until("first");
+    killed(&job);
+    queue.ok(&["wait", &job]);
 }
 
 fn an_array_of_fifty_thousand_is_accepted_and_cancelled(store: &str) {

@@ -19,10 +19,11 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use margay_core_queue::{End, JobId, Warning};
 use margay_svc_queue_wire::{Bytes, Owner, Usage};
-use margay_sys_os::process::PidFd;
+use margay_sys_os::process::{PidFd, kill_marked};
 use margay_sys_os::signal::SIGTERM;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,9 @@ use crate::site::{Away, HostPart};
 
 /// Bytes that are kept on the disk for `end`, so that a full disk does not lose how a job ended.
 const END_BYTES: usize = 2048;
+
+/// The variable that names the file of nodes: each job has one of its own.
+const NODES: &[u8] = b"PBS_NODEFILE=";
 
 /// What a supervisor runs.
 // Fields: what a job is when all names are known; each is read once.
@@ -307,6 +311,23 @@ impl JobFolder {
     #[must_use]
     pub fn report_file(&self) -> PathBuf {
         self.path("report")
+    }
+
+    /// Ends what the job has left whose supervisor was killed. Its processes are known by the
+    /// variable that names its file of nodes, and by the supervisor's session. Returns whether all
+    /// have ended.
+    #[must_use]
+    pub fn end_rest(&self, within: Duration) -> bool {
+        let Ok(order) = self.order() else {
+            return true;
+        };
+        let mut variables = order.environment.iter();
+        let Some(variable) = variables.find(|v| v.0.as_encoded_bytes().starts_with(NODES)) else {
+            return true;
+        };
+        let supervisor = fs::read_to_string(self.path("claim")).ok();
+        let supervisor = supervisor.and_then(|text| text.trim().parse().ok());
+        kill_marked(variable.0.as_encoded_bytes(), supervisor, within)
     }
 
     /// Reads the order.

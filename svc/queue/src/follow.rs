@@ -17,6 +17,7 @@ use margay_sys_os::process::PidFd;
 use margay_sys_os::signal::{SIGTERM, SIGUSR1};
 
 use crate::files::{Found, JobEnd, JobFolder, LeftAt, SignalWish};
+use crate::head::REST_WITHIN;
 use crate::hearing::Hearing;
 use crate::shell::{Remote, quoted};
 use crate::wire::{BEAT, Wire};
@@ -219,7 +220,13 @@ fn look(folder: &JobFolder, queue: &str, has_restarted: bool) -> io::Result<Stat
         Found::Ended(end) => end,
         _ if has_restarted => end_of(End::Lost, "its host has been started anew".into(), true),
         Found::Supervised(pid) => return Ok(State::Runs(pid)),
-        Found::Abandoned => end_of(End::Lost, "what watched over it was killed".into(), true),
+        Found::Abandoned => {
+            let note = match folder.end_rest(REST_WITHIN) {
+                true => "what watched over it was killed",
+                false => "what watched over it was killed, and some of its processes do not end",
+            };
+            end_of(End::Lost, note.into(), true)
+        }
         Found::Unclaimed => {
             folder.make_path()?;
             if folder.claim()?.is_none() {

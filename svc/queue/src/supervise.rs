@@ -1,7 +1,8 @@
 //! A supervisor, which watches over one job at a time: starts it, ends it at its time limit or when
 //! the head asks, and writes how it ended. All of the job's processes are its descendants, also
 //! those that have left their session, and none outlives it. The head gives it one job after the
-//! other, so that a short job costs no process but its own.
+//! other, so that a short job costs no process but its own. It is two processes: when the one that
+//! watches is killed, the other ends what is left.
 
 use std::fs::File;
 use std::io;
@@ -17,8 +18,9 @@ use margay_sys_os::credentials::real_user;
 use margay_sys_os::descriptor::{FileLimit, PollSet};
 use margay_sys_os::memory;
 use margay_sys_os::process::{
-    Halt, Reaped, ReapedUsage, Start, Starter, Step, become_subreaper, descendants, descendants_of,
-    kill_descendants_counted, lead_session, signal_checked,
+    Forked, Halt, Reaped, ReapedUsage, Start, Starter, Step, become_subreaper, descendants,
+    descendants_of, fork, kill_descendants, kill_descendants_counted, lead_session, reap_one,
+    signal_checked,
 };
 use margay_sys_os::signal::{self, SIGCONT, SIGTERM, SignalFd, SignalSet};
 
@@ -53,10 +55,18 @@ const RETRIES: u32 = 240;
 /// # Errors
 /// In words, when the end of a job could not be written.
 pub fn supervise(jobs: &Path) -> Result<(), String> {
-    lead_session();
     let heard = SignalSet::of(&HEARD);
     heard.block();
     let failed = |error: io::Error| format!("a supervisor of jobs cannot start: {error}");
+    lead_session();
+    become_subreaper().map_err(failed)?;
+    if let Forked::Parent(inner) = fork().map_err(failed)? {
+        reap_one(inner).map_err(failed)?;
+        kill_descendants(&[], KILLED_WITHIN);
+        return Ok(());
+    }
+    // By its session a job's processes are known when both are killed.
+    lead_session();
     let mut hearing = Hearing {
         signals: SignalFd::new(&heard).map_err(failed)?,
         line: SupervisorLine::of_stdin().map_err(failed)?,

@@ -11,11 +11,13 @@ use std::process::{Command, ExitStatus};
 use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper};
 
 mod halt;
+mod marked;
 mod rest;
 mod start;
 mod watch;
 
 pub use halt::{Halt, continue_descendants};
+pub use marked::kill_marked;
 pub use rest::is_at_rest;
 pub use start::{Start, StartError, Starter, Step, StringArray, execute};
 pub use watch::{

@@ -28,6 +28,9 @@ const FULL_BYTES: u64 = 64 << 10;
 /// How often a job is put back into the queue after it had started.
 const MOST_RUNS: u32 = 16;
 
+/// How long the kernel may take to end what a job has left whose supervisor was killed.
+pub const REST_WITHIN: Duration = Duration::from_secs(2);
+
 /// How long a supervisor without a job is kept for the next one.
 const KEPT: Duration = Duration::from_secs(5);
 
@@ -261,11 +264,12 @@ impl Head {
                 let note = "what should watch over it could not be started; see head.log";
                 self.end(id, End::NotStarted, note.into());
             }
-            Ok(Found::Abandoned) if self.ends_group(id) && self.runs_again(id, End::Lost) => {
-                self.watched.remove(&id);
-                self.requeue(id);
-            }
             Ok(Found::Abandoned) => {
+                self.end_rest(id);
+                if self.runs_again(id, End::Lost) {
+                    self.watched.remove(&id);
+                    return self.requeue(id);
+                }
                 let note = "what watched over it was killed, or the machine went down";
                 self.end(id, End::Lost, note.into());
             }
@@ -284,16 +288,19 @@ impl Head {
         }
     }
 
-    /// Ends what a job has left whose supervisor was killed; returns true.
-    fn ends_group(&self, id: JobId) -> bool {
+    /// Ends what a job has left whose supervisor was killed.
+    fn end_rest(&self, id: JobId) {
+        let folder = self.folder(id);
         if let Ok(groups) = &self.resources.groups
-            && let Err(error) = groups.of(&self.folder(id).name()).remove()
+            && let Err(error) = groups.of(&folder.name()).remove()
         {
             log(&format!(
                 "job {id}: some of its processes do not end: {error}"
             ));
         }
-        true
+        if !folder.end_rest(REST_WITHIN) {
+            log(&format!("job {id}: some of its processes do not end"));
+        }
     }
 
     /// Whether a job that has not begun, as its host could not be reached, waits again.

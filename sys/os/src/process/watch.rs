@@ -100,6 +100,8 @@ pub struct ProcessFacts {
     pub state: char,
     /// Its parent's id.
     pub parent: u32,
+    /// Its session's id: that of the process that leads it, or led it.
+    pub session: u32,
     /// CPU time used by all its threads, in seconds.
     pub cpu_seconds: f64,
     /// Page faults that needed no disk, and those that did.
@@ -131,6 +133,7 @@ impl ProcessFacts {
             pid,
             state: fields.first()?.chars().next()?,
             parent: number(4)? as u32,
+            session: number(6)? as u32,
             faults: number(10)?,
             disk_faults: number(12)?,
             cpu_seconds: (number(14)? + number(15)?) as f64 / ticks,
@@ -384,7 +387,7 @@ pub fn children() -> Vec<u32> {
 }
 
 /// Kills the process that `facts` tells of, unless its id has been reused since.
-fn kill_checked(facts: &ProcessFacts) {
+pub(super) fn kill_checked(facts: &ProcessFacts) {
     signal_checked(facts, libc::SIGKILL);
 }
 
