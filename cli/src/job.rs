@@ -65,6 +65,7 @@ fn in_partition(name: &str, segments: &mut [RunOptions]) -> Result<Option<Turns>
     let (turns, nodes) = Turns::begin(&Wanted {
         name: partition,
         ranks: nodes.or(ranks.filter(|_| is_alone)),
+        is_exact: nodes.is_some(),
         pool: None,
         priority: segments.iter().find_map(|own| own.placement.priority),
         command: &words.join(" "),

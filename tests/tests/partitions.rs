@@ -109,6 +109,14 @@ fn programs_in_a_partition_have_its_cores_alone() {
         "{}",
         said(&output)
     );
+    // More nodes than there are.
+    assert_eq!(own(&["-pn", "one:1", "sh", "-c", rank]), alone);
+    let output = run(&mut place.command("mpiexec", &["-pn", "one:2", "-n", "1", "true"]));
+    assert!(
+        said(&output).contains("2 nodes: the partition '.compute.one' has 1; ask for no more (-pn"),
+        "{}",
+        said(&output)
+    );
     let output = run(&mut place.command("mpiexec", &["-pn", "one", "-cpu-set", "0", "true"]));
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     let output = run(&mut place.command("margay", &["part", "pexec", "one", "sh", "-c", "exit 7"]));

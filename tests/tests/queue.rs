@@ -262,6 +262,14 @@ fn what_cannot_be_is_refused_and_nothing_hangs() {
     queue.script("binary", "\x7fELF");
     queue.refused(&["submit", "binary"], "margay submit -- binary");
     queue.refused(&["submit"], "nothing to submit");
+    queue.refused(&["submit", "--", ""], "neither script nor program");
+    queue.script("of-dos", "#!/bin/sh\r\ntrue\r\n");
+    queue.refused(&["submit", "of-dos"], "carriage returns");
+    let job = queue.submit(&["-A", "", "--", "true"]);
+    queue.ok(&["wait", &job]);
+    let rows: Vec<serde_json::Value> =
+        serde_json::from_str(&queue.ok(&["account", "--json", "--jobs"])).unwrap();
+    assert_eq!(rows[0]["account"], "-");
     queue.refused(&["cancel", "77"], "no job 77");
     queue.refused(&["cancel"], "--all");
     queue.refused(&["explain", "x"], "'x' is no job");

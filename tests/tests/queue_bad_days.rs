@@ -223,6 +223,10 @@ fn a_job_whose_turn_comes_on_a_full_disk_begins_when_there_is_room() {
     // For longer than five attempts take, after which a job counts as one that cannot begin.
     std::thread::sleep(Duration::from_secs(9));
     assert!(!queue.path("begun").exists());
+    let why = "make room on the disk";
+    for said in ["queue", &format!("explain {second}")].map(|words| queue.ok(words)) {
+        assert!(said.contains(why), "{said}");
+    }
     fs::remove_file(&fill).unwrap();
     let output = run(&mut queue.margay(&format!("wait {second}")));
     assert!(said(&output).contains("exit code 4"), "{}", said(&output));

@@ -164,8 +164,8 @@ impl Nodes {
         let (turns, nodes) = Turns::begin(&Wanted {
             name: &self.name,
             ranks: self.nodes.or(tasks),
+            is_exact: self.nodes.is_some(),
             pool: Some(Pool {
-                is_exact: self.nodes.is_some(),
                 is_dedicated: self.is_dedicated,
             }),
             priority: None,

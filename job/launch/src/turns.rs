@@ -26,6 +26,8 @@ pub struct Wanted<'a> {
     pub name: &'a str,
     /// The number of ranks; none for as many as the partition has nodes.
     pub ranks: Option<u32>,
+    /// The number is one of nodes, neither more nor fewer.
+    pub is_exact: bool,
     /// How nodes are wanted of a pool of POE; none where it is no pool.
     pub pool: Option<Pool>,
     /// 0 to 10.
@@ -48,8 +50,6 @@ pub enum Nodes {
 /// Nodes of a pool of POE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// The number of ranks is one of nodes, neither more nor fewer.
-    pub is_exact: bool,
     /// They are for this job alone.
     pub is_dedicated: bool,
 }
@@ -117,11 +117,15 @@ impl Turns {
         };
         let number = |n: Option<u32>| n.map_or_else(String::new, |n| n.to_string());
         let mut size = number(wanted.ranks.or(Some(0)));
-        if let Some(pool) = wanted.pool {
-            size += " pool";
-            let words = [(pool.is_exact, " exact"), (pool.is_dedicated, " dedicated")];
-            size.extend(words.iter().filter(|(is, _)| *is).map(|(_, word)| *word));
-        }
+        let words = [
+            (wanted.pool.is_some(), " pool"),
+            (wanted.is_exact, " exact"),
+            (
+                wanted.pool.is_some_and(|pool| pool.is_dedicated),
+                " dedicated",
+            ),
+        ];
+        size.extend(words.iter().filter(|(is, _)| *is).map(|(_, word)| *word));
         turns.tell(&[
             "begin",
             wanted.name,

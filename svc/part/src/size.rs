@@ -61,9 +61,12 @@ impl Size {
     /// When it has fewer than are wanted.
     pub fn of(self, path: &str, all: usize, scheduling: Scheduling) -> Result<usize, String> {
         if self.is_exact && self.nodes > all {
+            let remedy = match self.is_pool {
+                true => format!("(-nodes {all}), or for more tasks on each (-tasks_per_node)"),
+                false => format!("(-pn {path}:{all}), or for more ranks on each (-n)"),
+            };
             return Err(format!(
-                "{} nodes: the partition '{path}' has {all}; ask for no more (-nodes {all}), or for more tasks on each \
-                 (-tasks_per_node)",
+                "{} nodes: the partition '{path}' has {all}; ask for no more {remedy}",
                 self.nodes
             ));
         }

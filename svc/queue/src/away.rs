@@ -84,6 +84,7 @@ impl<'a> OwnTurns<'a> {
         let turns = Turns::ask(&Wanted {
             name: partition,
             ranks: None,
+            is_exact: false,
             pool: None,
             priority: Some(order.turn_priority),
             command: &format!("job {}: {}", order.job, words.join(" ")),

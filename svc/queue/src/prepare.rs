@@ -21,7 +21,8 @@ const MOST_NAME: usize = 200;
 /// In words: why it cannot be run.
 pub fn check(order: &Order, slots: u32, machine_mib: u64) -> Result<(), String> {
     let wishes = &order.wishes;
-    if order.script.is_none() && order.arguments.is_empty() {
+    let is_nothing = |first: Option<&Bytes>| first.is_none_or(|first| first.0.is_empty());
+    if order.script.is_none() && is_nothing(order.arguments.first()) {
         return Err("it has neither script nor program".into());
     }
     if let Some(text) = &order.script
@@ -38,6 +39,18 @@ pub fn check(order: &Order, slots: u32, machine_mib: u64) -> Result<(), String> 
     if order.script.as_ref().is_some_and(|s| !has_shell(s)) {
         return Err(
             "its script does not begin with the name of a shell; write #!/bin/sh as its first line"
+                .into(),
+        );
+    }
+    let first_line = |script: &Bytes| {
+        let bytes = script.0.as_bytes();
+        let end = bytes.iter().position(|&byte| byte == b'\n');
+        bytes[..end.unwrap_or(0)].ends_with(b"\r")
+    };
+    if order.script.as_ref().is_some_and(first_line) {
+        return Err(
+            "the lines of its script end as those of DOS do, in carriage returns, which no shell takes; convert it: \
+             sed -i 's/\\r$//' SCRIPT"
                 .into(),
         );
     }

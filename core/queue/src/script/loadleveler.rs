@@ -105,6 +105,8 @@ fn apply(keyword: &str, value: &str, step: &mut Step) -> Result<(), String> {
         "arguments" => step.arguments = Some(value.to_owned()),
         "class" => wishes.partition = text(),
         "comment" => wishes.comment = text(),
+        // Of sites that dress Slurm so.
+        "cpus_per_task" => wishes.size.cpus_per_task = Some(count()?),
         "dependency" => step.after = dependency(value)?,
         "environment" | "env_copy" => environment(keyword, value, step),
         "error" => wishes.output.stderr = text(),
@@ -184,6 +186,7 @@ fn apply(keyword: &str, value: &str, step: &mut Step) -> Result<(), String> {
         | "file_limit"
         | "group"
         | "image_size"
+        | "island_count"
         | "job_cpu_limit"
         | "large_page"
         | "locks_limit"

@@ -105,10 +105,12 @@ fn lines_of_nqs_and_loadleveler_are_read() {
         (nqs.name.as_deref(), nqs.partition.as_deref()),
         (Some("name"), Some("batch"))
     );
-    let script = "#!/bin/sh\n# @ node = 2\n# @ tasks_per_node = 2\n# @ queue\n";
+    let script = "#!/bin/sh\n# @ node = 2\n# @ tasks_per_node = 2\n# @ cpus_per_task = 3\n\
+                  # @ island_count = 1\n# @ queue\n";
     let loadleveler = wishes(script).unwrap();
     assert_eq!(loadleveler.dialect, Some(Dialect::LoadLeveler));
     assert_eq!(loadleveler.size.tasks(), 4);
+    assert_eq!(loadleveler.size.cpus_per_task, Some(3));
 }
 
 #[test]

@@ -155,7 +155,7 @@ impl Head {
             },
             task: None,
             name: prepare::name(order),
-            account: wishes.account.clone(),
+            account: wishes.account.clone().filter(|account| !account.is_empty()),
             partition: queue,
             reservation: wishes.reservation.clone(),
             user: who.0.to_owned(),

@@ -46,7 +46,7 @@ impl Head {
         let note = |entry: &Entry| match reasons.get(&entry.job.id) {
             _ if entry.is_cancelled => "is being cancelled".to_owned(),
             Some(reason) => explain::short(reason, &|id| self.named(id), now_s),
-            None => String::new(),
+            None => self.hindered(entry).unwrap_or_default(),
         };
         let live = live.iter().filter_map(|id| self.entries.get(id));
         rows.extend(live.map(|entry| entry.row(note(entry))));
@@ -86,6 +86,9 @@ impl Head {
             };
             let shown = entry.shown();
             match (entry.job.phase, reasons.get(&id)) {
+                (_, None) if let Some(why) = self.hindered(entry) => {
+                    text += &format!("job {shown} {why}\n");
+                }
                 (Phase::Running(since), _) => {
                     let passed = margay_core_queue::shown(now_s.saturating_sub(since));
                     text += &format!("job {shown} runs since {passed}\n");
@@ -111,6 +114,27 @@ impl Head {
             text += &format!("job {} has ended ({state}){note}\n", row.shown);
         }
         Ok(text)
+    }
+
+    /// What keeps a job from going on that the scheduler has no reason against.
+    fn hindered(&self, entry: &Entry) -> Option<String> {
+        let id = entry.job.id;
+        if self.lacks_room(id) {
+            let folder = self.resources.folder.display();
+            return Some(format!(
+                "waits for room on the disk with {folder}; make room there"
+            ));
+        }
+        if self.logged.is_empty() {
+            return None;
+        }
+        let has_ended = || self.finishes.iter().any(|(other, _)| *other == id);
+        let state = match entry.job.phase {
+            Phase::Waiting => "waits",
+            _ if has_ended() => "has ended",
+            _ => return None,
+        };
+        Some(format!("{state}: {}", self.logged))
     }
 
     pub(super) fn reasons_of(&mut self, jobs: &[JobId], now_s: u64) -> HashMap<JobId, Reason> {

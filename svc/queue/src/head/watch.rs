@@ -309,6 +309,15 @@ impl Head {
         entry.is_some_and(|entry| !entry.is_cancelled && entry.runs < MOST_RUNS)
     }
 
+    /// Whether a job that is to run has not begun, as the disk has no room for its folder.
+    pub(super) fn lacks_room(&self, id: JobId) -> bool {
+        let has_failed = self
+            .watched
+            .get(&id)
+            .is_some_and(|watched| watched.tries > 0);
+        has_failed && self.is_disk_full()
+    }
+
     /// Whether the disk with the jobs' folders has no room for another one.
     fn is_disk_full(&self) -> bool {
         let space = extent::space(&self.resources.folder);

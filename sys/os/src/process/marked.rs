@@ -36,11 +36,7 @@ pub fn kill_marked(variable: &[u8], leader: Option<u32>, within: Duration) -> bo
 }
 
 /// Those that live now; adds the sessions that are theirs alone.
-fn marked(
-    variable: &[u8],
-    leader: Option<u32>,
-    sessions: &mut HashSet<u32>,
-) -> Vec<ProcessFacts> {
+fn marked(variable: &[u8], leader: Option<u32>, sessions: &mut HashSet<u32>) -> Vec<ProcessFacts> {
     let Some(own) = ProcessFacts::of(std::process::id()) else {
         return Vec::new();
     };
@@ -61,9 +57,8 @@ fn marked(
             break;
         }
         family.extend(more.iter().map(|facts| facts.pid));
-        let is_theirs = |facts: &&&ProcessFacts| {
-            facts.session == facts.pid || Some(facts.session) == leader
-        };
+        let is_theirs =
+            |facts: &&&ProcessFacts| facts.session == facts.pid || Some(facts.session) == leader;
         sessions.extend(more.iter().filter(is_theirs).map(|facts| facts.session));
     }
     let lives = |facts: &ProcessFacts| family.contains(&facts.pid) && facts.state != 'Z';
