@@ -197,25 +197,57 @@ pub fn submit(options: &SubmitOptions, is_command: bool) -> Result<bool, String>
         (None, Some((file, arguments))) => vec![of_script(file, arguments, asked)?],
     };
     let shared = Shared::here()?;
-    let accepted = match ask(&Request::Submit { shared, orders })? {
-        Answer::Accepted(accepted) => accepted,
-        other => return show(other).map(|()| true),
-    };
-    let text: String = accepted
-        .iter()
-        .map(|(job, tasks)| match (options.parsable, tasks) {
-            (true, _) => format!("{job}\n"),
-            (false, 1) => format!("submitted job {job}\n"),
-            (false, tasks) => format!("submitted job {job}, an array of {tasks} tasks\n"),
-        })
-        .collect();
-    print(&text)?;
-    if !options.wait {
-        return Ok(true);
+    let mut jobs = Vec::new();
+    for orders in requests(orders) {
+        let shared = shared.clone();
+        let accepted = match ask(&Request::Submit { shared, orders })? {
+            Answer::Accepted(accepted) => accepted,
+            other => return show(other).map(|()| true),
+        };
+        let text: String = accepted
+            .iter()
+            .map(|(job, tasks)| match (options.parsable, tasks) {
+                (true, _) => format!("{job}\n"),
+                (false, 1) => format!("submitted job {job}\n"),
+                (false, tasks) => format!("submitted job {job}, an array of {tasks} tasks\n"),
+            })
+            .collect();
+        print(&text)?;
+        jobs.extend((accepted.iter()).map(|&(job, _)| Target { job, task: None }));
     }
-    let jobs = accepted.iter().map(|&(job, _)| Target { job, task: None });
-    until_ended(jobs.collect(), true)
+    match options.wait {
+        true => until_ended(jobs, true),
+        false => Ok(true),
+    }
 }
+
+/// Orders in as many requests as they need, in their order: one may be as long as a head reads.
+fn requests(orders: Vec<Order>) -> Vec<Vec<Order>> {
+    let bytes = |order: &Order| {
+        let words: usize = order.arguments.iter().map(|word| word.0.len()).sum();
+        let script = order.script.as_ref().map_or(0, |script| script.0.len());
+        ORDER_BYTES + words + script
+    };
+    let mut all: Vec<Vec<Order>> = Vec::new();
+    let mut room = 0;
+    for order in orders {
+        let wanted = bytes(&order);
+        match all.last_mut() {
+            Some(last) if wanted <= room => {
+                room -= wanted;
+                last.push(order);
+            }
+            _ => {
+                room = (MOST_BYTES / 4).saturating_sub(wanted);
+                all.push(vec![order]);
+            }
+        }
+    }
+    all
+}
+
+/// What an order has beside its words, about.
+const ORDER_BYTES: usize = 1024;
 
 /// Longest file that is read; what is sent to the head may not be longer.
 const MOST_READ: u64 = MOST_BYTES as u64;

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use margay_svc_queue_wire::{Answer, PROGRAM, Place, READY, Request, StoreUrl, connect, converse};
+use margay_sys_os::descriptor::keep_others_from;
 use margay_sys_os::process::{beside, host_name, open_log};
 use margay_sys_os::signal::take_defaults_in;
 
@@ -83,7 +84,7 @@ pub(crate) fn start_head(
     if let Some(shell) = &options.launcher_exec {
         command.env("MARGAY_RSH", shell);
     }
-    let mut child = take_defaults_in(&mut command)
+    let mut child = keep_others_from(take_defaults_in(&mut command))
         .spawn()
         .map_err(|error| match error.kind() {
             ErrorKind::NotFound => format!(

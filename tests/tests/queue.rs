@@ -244,6 +244,30 @@ fn a_time_limit_warns_the_script_and_ends_all_that_it_started() {
 }
 
 #[test]
+fn what_the_shell_of_margay_up_has_open_is_no_jobs() {
+    let queue = Queue::not_up();
+    queue.script("secret", "text\n");
+    let up = "exec 7<secret 8>>log; exec \"$@\"";
+    let margay = queue.margay(&["up", "--slots", "1"]);
+    let mut shell = queue.prepared("sh");
+    shell
+        .args(["-c", up, "sh"])
+        .arg(margay.get_program())
+        .args(margay.get_args());
+    succeed(&mut shell);
+    let seen = "! cat <&7 && ! echo text >&8";
+    queue.ok(&["submit", "--wait", "--", "sh", "-c", seen]);
+    let head = queue.head().unwrap();
+    for open in fs::read_dir(format!("/proc/{head}/fd")).unwrap() {
+        let to = fs::read_link(open.unwrap().path()).unwrap_or_default();
+        assert!(
+            to != queue.path("secret") && to != queue.path("log"),
+            "{to:?}"
+        );
+    }
+}
+
+#[test]
 fn what_cannot_be_is_refused_and_nothing_hangs() {
     let queue = Queue::up(2);
     queue.refused(&["submit", "-n", "3", "--", "true"], "the machine has 2");

@@ -497,7 +497,8 @@ fn hosts_that_come_into_an_allocation_come_into_the_queue() {
         fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
         fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
     }
-    let has = |listed: &str| fs::write(&list, listed).unwrap();
+    let says = |text: &str| fs::write(&list, text).unwrap();
+    let has = |listed: &str| says(&format!("R {listed}\n"));
     let is_listed = |host| queue.ok("node").contains(&queue.hosts.name(host));
     has(&format!("{},{}", name(1), name(2)));
     let mut up = queue.margay(&format!("up --slots 1 --hosts {},{}", name(1), name(2)));
@@ -525,6 +526,21 @@ fn hosts_that_come_into_an_allocation_come_into_the_queue() {
     queue.until("the job on the first", || queue.lines("more").len() == 2);
     assert_eq!(queue.lines("more"), [name(3), name(1)]);
     assert_eq!(queue.row(&job)["state"], "waiting");
+
+    // The allocation stops for a time, and is over: the queue ends with its hosts.
+    says("S \n");
+    std::thread::sleep(Duration::from_secs(12));
+    assert_eq!(queue.row(&more)["state"], "running");
+    says("");
+    queue.until("the queue's end", || {
+        let output = run(&mut queue.margay("queue"));
+        !output.status.success() && said(&output).contains("margay up")
+    });
+    nothing_is_left(&queue.mark);
+    queue.ok("up --slots 1");
+    queue.until("the job of the next head", || {
+        queue.lines("more").len() == 3
+    });
     queue.ok("cancel --all");
     run(&mut queue.margay("wait --all"));
     queue.ok("down");

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use margay_core_partitions::{Right, Scheduling};
 use margay_job_partitions::Store;
+use margay_sys_os::descriptor::keep_others_from;
 use margay_sys_os::port::Channel;
 use margay_sys_os::{cpu, process};
 
@@ -300,12 +301,14 @@ fn init() -> Result<(), String> {
         return Ok(());
     }
     let own = process::beside(PROGRAM).map_err(|error| error.to_string())?;
-    let mut service = Command::new(own)
+    let mut service = Command::new(own);
+    service
         .arg("serve")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .current_dir("/")
+        .current_dir("/");
+    let mut service = keep_others_from(&mut service)
         .spawn()
         .map_err(|error| format!("the service cannot be started: {error}"))?;
     let mut line = String::new();

@@ -44,7 +44,7 @@ use margay_fs_stripes::Owner;
 use margay_job_launch::hosts::{named_shell, names};
 pub use margay_svc_pfs_options::PROGRAM;
 use margay_svc_pfs_options::{Action, Owned, PfsOptions, Reaching, Sharing, command};
-use margay_sys_os::descriptor::PollSet;
+use margay_sys_os::descriptor::{PollSet, keep_others_from};
 use margay_sys_os::port::peer_process;
 use margay_sys_os::process::{ProcessFacts, beside, open_log};
 use registry::Known;
@@ -420,7 +420,8 @@ fn serve_for(
     let log = registry::beside(name, "log")?;
     let failed = |error: io::Error| format!("cannot start the service of '{name}': {error}");
     let file = open_log(&log).map_err(failed)?;
-    let mut child = Command::new(beside(PROGRAM).map_err(failed)?)
+    let mut command = Command::new(beside(PROGRAM).map_err(failed)?);
+    command
         .args(["serve", &format!("--deadline={deadline}"), name])
         .args(owner.map(|owner| match owner {
             Owned::Kept => "--owned=kept",
@@ -434,9 +435,8 @@ fn serve_for(
             Stdio::null()
         })
         .stdout(Stdio::piped())
-        .stderr(file)
-        .spawn()
-        .map_err(failed)?;
+        .stderr(file);
+    let mut child = keep_others_from(&mut command).spawn().map_err(failed)?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout)

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use crate::{Answer, Request, Target, find_head, read, write};
+use crate::{Answer, Request, Target, find_head, read_within, write};
 
 /// How long the head may take to answer what needs no waiting.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
@@ -111,7 +111,9 @@ fn try_converse(stream: &mut UnixStream, request: &Request) -> Result<Answer, Un
     let _ = stream.set_read_timeout(timeout);
     // A head that does not take all of it has answered why.
     let sent = write(stream, request);
-    match read(stream).map_err(|error| (error.kind(), error)) {
+    // The head says no more than it was asked for, which may be all jobs of years.
+    let answer = read_within(stream, &mut |_| true);
+    match answer.map_err(|error| (error.kind(), error)) {
         Ok(Answer::Gone(text)) => Err(Unanswered::Gone(text)),
         Ok(answer) => Ok(answer),
         Err((ErrorKind::WouldBlock, _)) => {

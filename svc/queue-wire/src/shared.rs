@@ -20,7 +20,7 @@ pub struct Owner {
 }
 
 /// What the orders of one request have in common.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Shared {
     /// The environment, `NAME=VALUE` each.
     pub environment: Vec<Bytes>,

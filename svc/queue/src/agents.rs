@@ -31,6 +31,12 @@ const RETRY: Duration = Duration::from_secs(3);
 /// How often Slurm is asked which hosts the allocation has.
 const ASKED_EVERY: Duration = Duration::from_secs(10);
 
+/// What is printed in place of hosts when the allocation is over. No host has such a name.
+pub const OVER: &str = "(over)";
+
+/// How often in turn that has to be said: Slurm may have been started anew.
+const SAID_OVER: u32 = 2;
+
 /// What is known of a host: what it has, or why it is of no use.
 pub type Status = Result<HostFacts, Silence>;
 
@@ -49,6 +55,8 @@ pub enum News {
     Answer(usize),
     /// The hosts of the allocation in which this machine is.
     Allocation(Vec<HostSpec>),
+    /// That allocation is over.
+    AllocationOver,
 }
 
 /// Hosts of the machine. Their agents end with the value.
@@ -194,11 +202,19 @@ impl Agents {
         let (events, wake) = (self.sender.clone(), self.wake.try_clone().map_err(failed)?);
         let ask = move || {
             let mut poll = PollSet::default();
+            let mut overs = 0;
             while !is_over(&ended, &mut poll, ASKED_EVERY) {
                 poll.clear();
-                if let Some(hosts) = hosts_by(&words, &ended)
-                    && events.send(News::Allocation(hosts)).is_ok()
-                {
+                let printed = printed_by(&words, &ended);
+                let is_end = printed.as_ref().is_some_and(|text| text.trim_end() == OVER);
+                overs = if is_end { overs + 1 } else { 0 };
+                let news = match is_end {
+                    true => (overs >= SAID_OVER).then_some(News::AllocationOver),
+                    false => printed
+                        .and_then(|text| hosts_in(&text))
+                        .map(News::Allocation),
+                };
+                if news.is_some_and(|news| events.send(news).is_ok()) {
                     let _ = (&wake).write(&[1]);
                 }
             }
@@ -247,9 +263,16 @@ impl Agents {
     }
 }
 
-/// The hosts that a command prints, one a line; none when it fails, prints something else, takes
-/// too long, or `ended` says that it is the end. The head reaps it.
-fn hosts_by(words: &[String], ended: &UnixStream) -> Option<Vec<HostSpec>> {
+/// The hosts of what a command prints, one a line; none when it prints something else.
+fn hosts_in(text: &str) -> Option<Vec<HostSpec>> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let hosts: Option<Vec<HostSpec>> = lines.map(HostSpec::of_line).collect();
+    hosts.filter(|hosts| !hosts.is_empty())
+}
+
+/// What a command prints; none when it fails, prints no text, takes too long, or `ended` says that
+/// it is the end. The head reaps it.
+fn printed_by(words: &[String], ended: &UnixStream) -> Option<String> {
     let (program, rest) = words.split_first()?;
     let mut command = Command::new(program);
     command
@@ -280,10 +303,7 @@ fn hosts_by(words: &[String], ended: &UnixStream) -> Option<Vec<HostSpec>> {
             }
         }
     }
-    let text = String::from_utf8(text).ok()?;
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let hosts: Option<Vec<HostSpec>> = lines.map(HostSpec::of_line).collect();
-    hosts.filter(|hosts| !hosts.is_empty())
+    String::from_utf8(text).ok()
 }
 
 impl Attendance {

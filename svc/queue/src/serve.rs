@@ -245,7 +245,7 @@ fn attend(service: &Arc<Service>, waits: &mut Waits) -> Over {
             .map(|l| poll.add_readable(l.as_fd()));
         let signalled = poll.add_readable(waits.signals.as_fd());
         poll.add_readable(waits.woken.as_fd());
-        let (pause, have_ended) = {
+        let (pause, have_ended, released) = {
             let mut head = service.head();
             head.hear_hosts();
             let is_unfinished = head.collect(&readable);
@@ -261,13 +261,20 @@ fn attend(service: &Arc<Service>, waits: &mut Waits) -> Over {
                 watched.push((id, poll.add_readable(descriptor)));
             }
             let idle = head.dismiss();
-            let next = match is_unfinished || is_unstarted {
+            let released = head.is_released();
+            let next = match is_unfinished || is_unstarted || released.is_some() {
                 true => Some(RETRY),
                 // The clock may be set: so it is looked at from time to time.
                 false => head.pause_s().map(|s| Duration::from_secs(s).min(CLOCK)),
             };
-            (idle.into_iter().chain(next).min(), head.take_ended())
+            let pause = idle.into_iter().chain(next).min();
+            (pause, head.take_ended(), released)
         };
+        if released == Some(true) {
+            let has_jobs = service.head().machine().running > 0;
+            service.is_left.store(has_jobs, Ordering::SeqCst);
+            service.is_over.store(true, Ordering::SeqCst);
+        }
         let is_over = service.is_over.load(Ordering::SeqCst);
         if have_ended || is_over {
             service.ended.notify_all();

@@ -5,12 +5,35 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::SendFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Has what the command starts inherit the three standard descriptors alone: a service keeps no file
+/// open that its caller's shell had open, and passes none on to programs of others. Before Linux
+/// 5.11 it inherits what it did.
+pub fn keep_others_from(command: &mut Command) -> &mut Command {
+    let mark = || {
+        // SAFETY: an async-signal-safe call that has no pointers. The descriptors stay open until
+        // the program is executed: the standard library needs one of them to say that it failed.
+        unsafe {
+            libc::syscall(
+                libc::SYS_close_range,
+                3,
+                libc::c_uint::MAX,
+                libc::CLOSE_RANGE_CLOEXEC,
+            )
+        };
+        Ok(())
+    };
+    // SAFETY: between fork and exec only that call is made.
+    unsafe { command.pre_exec(mark) }
+}
 
 /// Descriptors to wait for, and what became ready. Rebuilt for every wait, keeps its memory: so it
 /// holds numbers and not borrowed descriptors, as `rustix::event::poll` would ask for. A number

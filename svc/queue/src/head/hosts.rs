@@ -12,7 +12,7 @@ use margay_svc_queue_wire::{HostRow, MachineSpec, Order, Shared};
 pub(super) use doubt::Doubt;
 
 use super::Head;
-use crate::agents::{Agents, News, Silence, Status};
+use crate::agents::{Agents, News, OVER, Silence, Status};
 use crate::files::JobFolder;
 use crate::log;
 use crate::site::{Away, HostPart, Site};
@@ -65,6 +65,8 @@ pub struct Hosts {
     hosts_from: Option<String>,
     /// The hosts that there were when that, or Slurm of its allocation, was last asked.
     allocation: Vec<String>,
+    /// Since when that allocation is over.
+    released: Option<Instant>,
     known: Vec<KnownHost>,
 }
 
@@ -80,6 +82,7 @@ impl Hosts {
             slots: spec.slots,
             hosts_from: spec.hosts_from.clone(),
             allocation: spec.hosts.iter().map(|host| host.name.clone()).collect(),
+            released: None,
             known: Vec::new(),
         };
         for named in &spec.hosts {
@@ -213,8 +216,11 @@ fn slurms_hosts(shell: &[String]) -> Option<Vec<String>> {
         .find_map(|word| word.strip_prefix("--jobid="))?;
     let at = shell.iter().position(|word| word.ends_with("srun"))?;
     let (folder, _) = shell[at].rsplit_once('/')?;
+    // Also of one that Slurm has forgotten meanwhile; one that is stopped for a time is not over.
     let line = format!(
-        "n=$({folder}/squeue -h -j {job} -t R -o %N) && test \"$n\" && {folder}/scontrol show hostnames \"$n\""
+        "s=$({folder}/squeue -h -j {job} -o '%t %N' 2>&1); case \"$?:$s\" in \
+         '0:R '*) {folder}/scontrol show hostnames \"${{s#R }}\";; \
+         0: | '0:CG '* | *'Invalid job id'*) echo '{OVER}';; *) exit 1;; esac"
     );
     let shell = shell[..at].iter().cloned();
     Some(shell.chain(["sh".into(), "-c".into(), line]).collect())
@@ -224,7 +230,7 @@ impl Head {
     /// Takes note of hosts that have come or gone.
     pub fn hear_hosts(&mut self) {
         let Some(hosts) = &mut self.hosts else { return };
-        let (mut has_news, mut allocation) = (false, None);
+        let (mut has_news, mut allocation, mut is_over) = (false, None, false);
         while let Some(news) = hosts.agents.news() {
             match news {
                 News::Host(host, status) => {
@@ -239,6 +245,7 @@ impl Head {
                     (self.doubts.iter_mut()).for_each(|doubt| doubt.hear(host, None));
                 }
                 News::Allocation(hosts) => allocation = Some(hosts),
+                News::AllocationOver => is_over = true,
             }
         }
         if has_news {
@@ -246,6 +253,9 @@ impl Head {
         }
         if let Some(hosts) = allocation {
             self.follow_allocation(&hosts);
+        }
+        if is_over {
+            self.release();
         }
         self.settle_doubts();
         self.let_go();

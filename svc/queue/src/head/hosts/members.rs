@@ -1,5 +1,7 @@
 //! Hosts that come into the machine while the queue is up, and hosts that leave it.
 
+use std::time::{Duration, Instant};
+
 use margay_core_queue::JobId;
 use margay_job_launch::hosts::is_this_machine;
 use margay_svc_queue_wire::{HostSpec, MachineSpec};
@@ -8,6 +10,9 @@ use super::{Hosts, KnownHost, Stay};
 use crate::head::Head;
 use crate::log;
 use crate::start::remember_machine;
+
+/// How long jobs may take to end whose allocation is over.
+const RELEASED_WITHIN: Duration = Duration::from_secs(30);
 
 /// What is said of a host that has not answered yet.
 const NO_ANSWER: &str = "no answer yet";
@@ -251,6 +256,33 @@ impl Head {
         if let Err(text) = done {
             log(&format!("its hosts cannot be followed: {text}"));
         }
+    }
+
+    /// The allocation is over: all hosts leave, also this one, and what runs waits for the next head.
+    pub(super) fn release(&mut self) {
+        let Some(hosts) = self.hosts.as_mut().filter(|hosts| hosts.released.is_none()) else {
+            return;
+        };
+        hosts.released = Some(Instant::now());
+        log("the allocation is over: the queue ends, and its jobs wait for the next margay up");
+        let staying = |host: &&mut KnownHost| host.stay == Stay::Stays;
+        hosts
+            .known
+            .iter_mut()
+            .filter(staying)
+            .for_each(KnownHost::leave);
+        self.use_hosts();
+        let jobs: Vec<JobId> = self.scheduler.running().map(|job| job.id).collect();
+        self.preempt(&jobs);
+    }
+
+    /// Where the hosts are to go with their allocation: whether no job has any of them any more, or
+    /// those that have do not end.
+    #[must_use]
+    pub fn is_released(&self) -> Option<bool> {
+        let since = self.hosts.as_ref()?.released?;
+        let is_idle = self.scheduler.running().next().is_none();
+        Some(is_idle || since.elapsed() >= RELEASED_WITHIN)
     }
 
     /// Stores the machine for the next head.
