@@ -28,7 +28,8 @@ impl Machine {
         let folder = tempfile::tempdir().unwrap();
         chmod(folder.path(), 0o755);
         let script = "mount -t tmpfs -o mode=755 t /run && mount -t tmpfs -o mode=755 t /var/lib \
-                      && mount -t tmpfs -o mode=755 t /etc/systemd && echo ready && exec cat";
+                      && mount -t tmpfs -o mode=755 t /etc/systemd && cp /etc/passwd /run/passwd \
+                      && mount --bind /run/passwd /etc/passwd && echo ready && exec cat";
         let holder = Command::new("unshare")
             .args(["-m", "--propagation", "private", "sh", "-c", script])
             .stdin(Stdio::piped())
@@ -394,6 +395,28 @@ fn jobs_outlive_the_head_and_an_own_queue_comes_first() {
     let out = fs::read_to_string(machine.path("bin/out")).unwrap();
     assert!(out.contains(" 4 "), "{out}");
     machine.ok(OTHER, &["down"]);
+}
+
+#[test]
+fn a_job_of_a_user_who_has_been_removed_does_not_begin() {
+    let Some(machine) = Machine::make() else {
+        return;
+    };
+    machine.ok("root", &["up", "--system", "--slots", "1"]);
+    let jobs = [(); 2].map(|()| machine.submit(ONE, &["--hold", "--", "touch", "begun"]));
+    let list = format!("/proc/{}/root/run/passwd", machine.holder.id());
+    let all = fs::read_to_string(&list).unwrap();
+    let is_own = |line: &&str| line.starts_with(&format!("{ONE}:"));
+    let others: Vec<&str> = all.lines().filter(|line| !is_own(line)).collect();
+    fs::write(&list, others.join("\n") + "\n").unwrap();
+    machine.ok("root", &["release", &jobs[0]]);
+    machine.refused("root", &["wait", &jobs[0]], "has been removed");
+    fs::write(&list, all.replace(&format!("{ONE}:"), "another:")).unwrap();
+    machine.ok("root", &["release", &jobs[1]]);
+    machine.refused("root", &["wait", &jobs[1]], "is now the user another");
+    assert!(!machine.path(ONE).join("begun").exists());
+    fs::write(&list, all).unwrap();
+    assert_eq!(machine.job(ONE, "id -un"), format!("{ONE}\n"));
 }
 
 #[test]

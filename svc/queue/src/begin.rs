@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use margay_svc_queue_wire::PROGRAM;
-use margay_sys_os::credentials::{become_user, set_file_mask};
+use margay_sys_os::credentials::{become_user, find_name, set_file_mask};
 use margay_sys_os::descriptor::{FileLimit, duplicate_above, replace_standard, set_nonblocking};
 use margay_sys_os::process::{
     Start, Starter, StringArray, beside, die_with_parent, execute, parent,
@@ -201,6 +201,22 @@ pub fn become_owner(supervisor: &str, user: &ForUser) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether the user who submitted a job still is one. The number may be another user's since.
+///
+/// # Errors
+/// In words, when not. A system that cannot say is not asked again.
+fn is_known(name: &str, uid: u32) -> Result<(), String> {
+    match find_name(uid) {
+        Ok(None) => Err(format!(
+            "its user {name} ({uid}) has been removed from the system"
+        )),
+        Ok(Some(other)) if other != name => Err(format!(
+            "its user {name} has been removed from the system, and {uid} is now the user {other}"
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn try_begin(supervisor: &str, script: Option<PathBuf>, has_files: bool) -> Result<Never, String> {
     let failed = |error: io::Error| format!("cannot begin: {error}");
     let mut text = Vec::new();
@@ -211,6 +227,10 @@ fn try_begin(supervisor: &str, script: Option<PathBuf>, has_files: bool) -> Resu
         group
             .enter()
             .map_err(|error| format!("cannot enter its control group: {error}"))?;
+    }
+    // On other hosts users have the numbers that they have here, and need not have names.
+    if let (Some(name), true) = (&user.name, has_files) {
+        is_known(name, user.owner.uid)?;
     }
     become_owner(supervisor, user)?;
     let program = Program::of(&order, script)?;

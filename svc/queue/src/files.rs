@@ -112,6 +112,9 @@ pub struct ForUser {
     pub slots: u32,
     /// Permissions that its new files do not have.
     pub file_mask: u32,
+    /// The user's name; none where there was none, or an older version has begun it.
+    #[serde(default)]
+    pub name: Option<String>,
 }
 
 impl JobOrder {

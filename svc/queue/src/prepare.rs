@@ -296,6 +296,7 @@ pub fn job_order(
         cores: Vec::new(),
         away,
         user: shared.owner.clone().map(|owner| ForUser {
+            name: Some(shared.user.clone()).filter(|name| *name != owner.uid.to_string()),
             owner,
             group: (resources.groups.as_ref().ok()).map(|groups| groups.of(&folder.name()).0),
             folder: folder.readable().to_owned(),

@@ -7,10 +7,11 @@ use std::io;
 /// The most bytes that the system's entry of a user may have.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Looks an entry of the system's list of users up: its name and its number.
+/// Looks an entry of the system's list of users up: its name and its number; none where there is no
+/// such entry.
 fn look_up(
     find: &dyn Fn(*mut libc::passwd, &mut [c_char], *mut *mut libc::passwd) -> i32,
-) -> Option<(String, u32)> {
+) -> io::Result<Option<(String, u32)>> {
     let mut buffer: Vec<c_char> = vec![0; 4096];
     loop {
         // SAFETY: an all-zero entry is a valid value.
@@ -21,23 +22,34 @@ fn look_up(
             buffer.resize(buffer.len() * 4, 0);
             continue;
         }
-        if error != 0 || found.is_null() {
-            return None;
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        if found.is_null() {
+            return Ok(None);
         }
         // SAFETY: the entry was found, so its name is a string in `buffer`.
         let name = unsafe { CStr::from_ptr(entry.pw_name) };
-        return Some((name.to_string_lossy().into_owned(), entry.pw_uid));
+        return Ok(Some((name.to_string_lossy().into_owned(), entry.pw_uid)));
     }
 }
 
 /// The name of a user, if the system knows one.
 #[must_use]
 pub fn user_name(uid: u32) -> Option<String> {
+    find_name(uid).ok().flatten()
+}
+
+/// The name of a user, none if there is none.
+///
+/// # Errors
+/// When the system cannot say: its list may be on another host.
+pub fn find_name(uid: u32) -> io::Result<Option<String>> {
     let find = |entry, buffer: &mut [c_char], found| {
         // SAFETY: all point to memory of ours, and the buffer has the size that is said.
         unsafe { libc::getpwuid_r(uid, entry, buffer.as_mut_ptr(), buffer.len(), found) }
     };
-    look_up(&find).map(|(name, _)| name)
+    Ok(look_up(&find)?.map(|(name, _)| name))
 }
 
 /// The number of the user of this name, if there is one.
@@ -56,7 +68,7 @@ pub fn user_number(name: &str) -> Option<u32> {
             )
         }
     };
-    look_up(&find).map(|(_, uid)| uid)
+    look_up(&find).ok()?.map(|(_, uid)| uid)
 }
 
 /// The user who has started a process: also where a program has the rights of another one (setuid).
