@@ -11,8 +11,8 @@ use std::process::Command;
 use margay_core_queue::{Phase, Wishes, duration, script, shown};
 use margay_svc_queue_wire::{
     Answer, Bytes, HostSpec, JobRow, MOST_BYTES, MachineSpec, Order, PROGRAM, Place, Request,
-    Shared, Target, ask, connect, converse, find_head, hosts_text, is_system, state,
-    wait as wait_for,
+    Shared, Target, ask, connect, connect_elsewhere, converse, find_head, hosts_text, is_system,
+    state, wait as wait_for,
 };
 use margay_sys_os::process::beside;
 use serde_json::Value;
@@ -170,10 +170,18 @@ pub fn down(options: &DownOptions) -> Result<(), String> {
     if options.system {
         return queue_system::down(options);
     }
-    match connect(&Place::find()?)? {
-        Some(stream) => stop(stream, options.leave),
-        None => print("the queue does not run\n"),
+    if let Some(stream) = connect(&Place::find()?)? {
+        return stop(stream, options.leave);
     }
+    if let Some(mut stream) = connect_elsewhere()
+        && let Answer::Machine(machine) = converse(&mut stream, &Request::Machine)?
+    {
+        return Err(format!(
+            "this host belongs to the queue of host {}; margay down ends it there",
+            machine.host
+        ));
+    }
+    print("the queue does not run\n")
 }
 
 /// Submits a job. `is_command` says that the words are a command and not a script.

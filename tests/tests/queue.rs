@@ -295,6 +295,7 @@ fn what_cannot_be_is_refused_and_nothing_hangs() {
         serde_json::from_str(&queue.ok(&["account", "--json", "--jobs"])).unwrap();
     assert_eq!(rows[0]["account"], "-");
     queue.refused(&["cancel", "77"], "no job 77");
+    assert!(queue.ok(&["cancel", &job]).contains("has ended (done)"));
     queue.refused(&["cancel"], "--all");
     queue.refused(&["explain", "x"], "'x' is no job");
     queue.refused(&["explain", "x"], "see margay explain --help");

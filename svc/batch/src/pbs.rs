@@ -177,7 +177,7 @@ fn for_each(name: &str, words: &[String], act: &dyn Fn(Target) -> Result<(), Str
             }
             Ok(_) => {
                 if let Err(text) = act(target) {
-                    failed(format!("{text} {word}"), 1);
+                    failed(text, 1);
                 }
             }
         }

@@ -23,7 +23,8 @@ pub use detail::{Cause, Change, Detail};
 pub use hosts::{HostRow, HostSpec, MachineSpec, hosts_of, hosts_text};
 pub use line::{MOST_BYTES, read, read_within, write};
 pub use place::{
-    CHOICE, Place, choose_system, connect, connect_system, find_head, is_system, passage_address,
+    CHOICE, Place, choose_system, connect, connect_elsewhere, connect_system, find_head, is_system,
+    passage_address,
 };
 pub use program::check_program;
 pub use shared::{Owner, Shared, user};

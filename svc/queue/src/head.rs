@@ -539,10 +539,23 @@ impl Head {
         self.is_changed = true;
         self.settle_doubts();
         self.schedule();
-        Ok(match jobs.len() {
-            0 => "no job waits or runs\n".into(),
-            _ => String::new(),
-        })
+        match (&jobs[..], targets) {
+            ([], []) => Ok("no job waits or runs\n".into()),
+            ([], _) => self.ends_of(targets),
+            _ => Ok(String::new()),
+        }
+    }
+
+    /// How jobs have ended, a line for each.
+    fn ends_of(&self, targets: &[Target]) -> Result<String, String> {
+        let mut text = String::new();
+        for &target in targets {
+            for row in self.ended_rows(target)? {
+                let state = margay_svc_queue_wire::state(row.phase);
+                text += &format!("job {} has ended ({state})\n", row.shown);
+            }
+        }
+        Ok(text)
     }
 
     /// Holds jobs that wait, or lets them go.

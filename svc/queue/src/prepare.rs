@@ -15,6 +15,9 @@ use crate::variables::{self, variable};
 /// Longest name of a job.
 const MOST_NAME: usize = 200;
 
+/// How much of a name is shown that is refused, in characters.
+const SHOWN_OF_NAME: usize = 40;
+
 /// Looks an order over before it is accepted.
 ///
 /// # Errors
@@ -92,9 +95,13 @@ pub fn check(order: &Order, slots: u32, machine_mib: u64) -> Result<(), String> 
 /// In words.
 pub fn check_name(name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > MOST_NAME || name.chars().any(char::is_control) {
+        let (begin, more) = match name.char_indices().nth(SHOWN_OF_NAME) {
+            Some((at, _)) => (&name[..at], "…"),
+            None => (name, ""),
+        };
         return Err(format!(
-            "the name '{}' cannot be shown; use 1 to {MOST_NAME} bytes without control characters",
-            name.escape_debug()
+            "the name '{}{more}' cannot be shown; use 1 to {MOST_NAME} bytes without control characters",
+            begin.escape_debug()
         ));
     }
     Ok(())

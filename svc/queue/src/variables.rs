@@ -80,7 +80,8 @@ fn path(shared: &Shared, program: &Path) -> Option<OsString> {
     let first = bin.parent()?.join("share/margay/compat/bin");
     let usual = OsStr::from_bytes(variable(shared, "PATH")?);
     let mut folders: Vec<PathBuf> = std::env::split_paths(usual).collect();
-    if first.is_dir() && !folders.contains(&first) {
+    if first.is_dir() {
+        folders.retain(|folder| *folder != first);
         folders.insert(0, first);
     }
     if !folders.iter().any(|folder| folder == bin) {
