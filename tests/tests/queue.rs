@@ -268,6 +268,19 @@ fn what_the_shell_of_margay_up_has_open_is_no_jobs() {
 }
 
 #[test]
+fn nothing_is_accepted_into_a_store_that_has_been_removed() {
+    let queue = Queue::not_up();
+    queue.ok(&["up", "--slots", "1"]);
+    let store = queue.state().join("queue.db");
+    fs::rename(&store, queue.path("away")).unwrap();
+    queue.refused(&["submit", "--", "true"], "has been removed or replaced");
+    queue.ok(&["down"]);
+    fs::rename(queue.path("away"), &store).unwrap();
+    queue.ok(&["up", "--slots", "1"]);
+    assert_eq!(queue.submit(&["--", "true"]), "1");
+}
+
+#[test]
 fn what_cannot_be_is_refused_and_nothing_hangs() {
     let queue = Queue::up(2);
     queue.refused(&["submit", "-n", "3", "--", "true"], "the machine has 2");

@@ -4,6 +4,8 @@
 //! ([`log_of`]).
 
 use std::cell::RefCell;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use margay_core_queue::{JobId, Phase, Settings};
@@ -75,6 +77,15 @@ pub struct FileStore {
     known: RefCell<Option<KnownOrder>>,
     /// The name of the queue, which no other one has.
     queue: String,
+    /// Where it is, and which file that was when it was opened.
+    path: PathBuf,
+    file: Option<(u64, u64)>,
+}
+
+/// Which file a path names.
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    let file = fs::metadata(path).ok()?;
+    Some((file.dev(), file.ino()))
 }
 
 /// Why the store failed, in words.
@@ -170,7 +181,21 @@ impl FileStore {
             connection,
             known: RefCell::new(None),
             queue,
+            path: path.to_owned(),
+            file: file_at(path),
         })
+    }
+
+    /// Whether its file is still where it was: what is written to one that has been removed is lost.
+    fn is_there(&self) -> Result<(), String> {
+        match file_at(&self.path) == self.file {
+            true => Ok(()),
+            false => Err(format!(
+                "the queue's store {} has been removed or replaced since the queue was started; end the queue (margay down) \
+                 and start it anew",
+                self.path.display()
+            )),
+        }
     }
 
     /// The name of the queue.
@@ -189,6 +214,7 @@ impl FileStore {
         orders: &[Order],
         entries: &mut [Vec<Entry>],
     ) -> Result<(), String> {
+        self.is_there()?;
         let shared = json(shared)?;
         self.wait_for_disk(true)?;
         let mut store = || -> Result<(), String> {
