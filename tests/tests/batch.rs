@@ -367,6 +367,34 @@ fn loadleveler_s_commands_submit_show_and_end_steps() {
 }
 
 #[test]
+fn a_singleton_waits_for_all_earlier_jobs_of_its_name() {
+    let queue = Queue::up(4);
+    queue.script(
+        "waits.sh",
+        "#!/bin/sh\nuntil test -e go; do sleep 0.01; done\n",
+    );
+    let submit = |words: &[&str]| {
+        let all = [
+            &["sbatch", "--parsable", "-o", "/dev/null"],
+            words,
+            &["waits.sh"],
+        ]
+        .concat();
+        queue.line(&all)
+    };
+    let first = submit(&["-J", "one"]);
+    submit(&["-J", "other"]);
+    let second = submit(&["-J", "one", "-d", "singleton"]);
+    let third = submit(&["-J", "one", "-d", "singleton"]);
+    let why = |job: &str| queue.line(&["squeue", "-h", "-j", job, "-o", "%t %E"]);
+    assert_eq!(why(&second), format!("PD afterany:{first}(unfulfilled)"));
+    // The first is awaited by the second.
+    assert_eq!(why(&third), format!("PD afterany:{second}(unfulfilled)"));
+    fs::write(queue.path("go"), "").unwrap();
+    queue.wait(&third);
+}
+
+#[test]
 fn jobs_begin_at_their_time_at_the_earliest() {
     let queue = Queue::up(4);
     queue.script("later.sh", "#!/bin/sh\n#SBATCH --begin=now+1hour\ntrue\n");

@@ -173,6 +173,9 @@ pub struct Wishes {
     pub directory: Option<String>,
     pub array: Option<Array>,
     pub after: Vec<Dependency>,
+    /// After all earlier jobs of the same name and user.
+    #[serde(default)]
+    pub is_singleton: bool,
     /// Start not before this time.
     #[serde(default)]
     pub begin: Option<BeginTime>,
@@ -273,8 +276,8 @@ impl Wishes {
         output.stderr = output.stderr.take().or(rest.stderr);
         output.joined = output.joined.or(rest.joined);
         output.is_append |= rest.is_append;
-        if self.after.is_empty() {
-            self.after = other.after;
+        if self.after.is_empty() && !self.is_singleton {
+            (self.after, self.is_singleton) = (other.after, other.is_singleton);
         }
         if self.requeue_codes.is_empty() {
             self.requeue_codes = other.requeue_codes;

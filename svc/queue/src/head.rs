@@ -279,14 +279,17 @@ impl Head {
         }
         let has = self.count_of(caller);
         let mut next = self.last;
-        let mut all = Vec::new();
+        let (mut all, mut count) = (Vec::new(), 0);
         for (at, order) in orders.iter().enumerate() {
-            let more = all.iter().map(Vec::len).sum();
-            let accepted = self.has_room_for(order, caller, has + more).and_then(|()| {
-                self.accept(order, (&shared.user, caller.uid), more, &mut next, now_s)
-            });
+            let who = (&*shared.user, caller.uid);
+            let accepted = self
+                .has_room_for(order, caller, has + count)
+                .and_then(|()| self.accept(order, who, (&all, count), &mut next, now_s));
             match accepted {
-                Ok(entries) => all.push(entries),
+                Ok(entries) => {
+                    count += entries.len();
+                    all.push(entries);
+                }
                 Err(text) if orders.len() > 1 => {
                     return Answer::Failed(format!(
                         "no job is accepted, because of number {}: {text}",

@@ -231,7 +231,16 @@ fn apply(name: &str, found: &Found, wishes: &mut Wishes) -> Result<(), String> {
         "array" => wishes.array = Some(Array::parse(found.value()?)?),
         "cpus-per-task" => wishes.size.cpus_per_task = Some(found.count()?),
         "chdir" | "workdir" => wishes.directory = Some(found.text()?),
-        "dependency" => wishes.after = dependencies(found.value()?)?,
+        "dependency" => {
+            let is_singleton = |part: &&str| *part == "singleton";
+            let (own, others): (Vec<&str>, Vec<&str>) =
+                found.value()?.split(',').partition(is_singleton);
+            wishes.is_singleton = !own.is_empty();
+            wishes.after = match &others[..] {
+                [] => Vec::new(),
+                others => dependencies(&others.join(","))?,
+            };
+        }
         "error" => {
             wishes.output.stderr = Some(found.text()?);
             wishes.output.joined.get_or_insert(Joined::Apart);
@@ -428,7 +437,7 @@ pub fn dependencies(text: &str) -> Result<Vec<Dependency>, String> {
     let wrong = |part: &str| {
         format!(
             "'{part}' is no dependency that is supported; write for example afterok:12 or afterany:12:13; the kinds are \
-             after, afterok, afternotok and afterany"
+             after, afterok, afternotok and afterany, and of Slurm singleton"
         )
     };
     let mut found = Vec::new();

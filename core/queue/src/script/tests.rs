@@ -95,6 +95,16 @@ fn an_option_may_stand_directly_behind_the_name() {
 }
 
 #[test]
+fn a_singleton_may_have_other_dependencies() {
+    let of = |value: &str| wishes(&format!("#!/bin/sh\n#SBATCH -d {value}\n")).unwrap();
+    let alone = of("singleton");
+    assert!(alone.is_singleton && alone.after.is_empty());
+    let both = of("afterok:3,singleton");
+    assert!(both.is_singleton && both.after.len() == 1 && both.after[0].job == 3);
+    assert!(wishes("#!/bin/sh\n#PBS -W depend=singleton\n").is_err());
+}
+
+#[test]
 fn lines_of_nqs_and_loadleveler_are_read() {
     let script =
         "#!/bin/sh\n# QSUB -lT 3600,3500 -lM 64mb\n#QSUB -lP 4 -eo -r name\n#@$-q batch\necho\n";

@@ -1,6 +1,8 @@
 //! Which jobs are accepted.
 
-use margay_core_queue::{Job, JobId, LocalTime, Wishes, refusal};
+use std::collections::HashSet;
+
+use margay_core_queue::{After, Dependency, Job, JobId, LocalTime, Phase, Wishes, refusal};
 use margay_svc_queue_wire::Order;
 use margay_sys_os::clock::{local, local_moment};
 
@@ -107,16 +109,22 @@ impl Head {
         Err(why)
     }
 
-    /// The entries of an order of a user: one, or one for each task. `before` are accepted with it.
+    /// The entries of an order of a user: one, or one for each task. `before` are accepted with it,
+    /// those of each order, with their number.
     pub(super) fn accept(
         &mut self,
         order: &Order,
         who: (&str, u32),
-        before: usize,
+        (before, count): (&[Vec<Entry>], usize),
         next: &mut JobId,
         now_s: u64,
     ) -> Result<Vec<Entry>, String> {
         let wishes = &order.wishes;
+        let name = prepare::name(order);
+        let mut after = wishes.after.clone();
+        if wishes.is_singleton {
+            after.extend(self.all_of_name(&name, who.1, before));
+        }
         let queue = self.queue_of(order);
         let slots_there = self.slots_for(&queue);
         prepare::check(order, slots_there, self.resources.memory_mib)?;
@@ -150,11 +158,11 @@ impl Head {
                 priority: wishes.priority.unwrap_or(0),
                 is_held: wishes.is_held.unwrap_or(false),
                 begin_s: begin(wishes, now_s)?,
-                after: wishes.after.clone(),
+                after,
                 ..Job::default()
             },
             task: None,
-            name: prepare::name(order),
+            name,
             account: wishes.account.clone().filter(|account| !account.is_empty()),
             partition: queue,
             reservation: wishes.reservation.clone(),
@@ -169,12 +177,7 @@ impl Head {
             is_mailed: !wishes.mail.is_empty(),
             is_locked: false,
         };
-        self.allow(
-            &mut entry,
-            wishes.limit_s == Some(None),
-            before,
-            tasks.len(),
-        )?;
+        self.allow(&mut entry, wishes.limit_s == Some(None), count, tasks.len())?;
         if self.scheduler.has_no_place(&entry.job) {
             return Err(no_place(&entry.job));
         }
@@ -186,6 +189,29 @@ impl Head {
             entry
         };
         Ok((first..).zip(tasks).map(task).collect())
+    }
+
+    /// What a job waits for that waits for all earlier ones of its name and user: not for those for
+    /// which one of these waits already.
+    fn all_of_name(&self, name: &str, uid: u32, before: &[Vec<Entry>]) -> Vec<Dependency> {
+        let after = After::Any;
+        let mut found = Vec::new();
+        let mut awaited = HashSet::new();
+        let live = self.entries.values().rev();
+        let earlier = before.iter().rev().flat_map(|entries| entries.iter().rev());
+        for entry in earlier.chain(live) {
+            if entry.uid != uid || entry.name != name {
+                continue;
+            }
+            let job = entry.job.array.unwrap_or(entry.job.id);
+            if awaited.insert(job) {
+                found.push(Dependency { after, job });
+            }
+            let waits = entry.job.phase == Phase::Waiting;
+            let of_it = entry.job.after.iter().filter(|d| waits && d.after == after);
+            awaited.extend(of_it.map(|dependency| dependency.job));
+        }
+        found
     }
 
     /// Looks whether the rules allow a job, and gives it what its queue gives.
