@@ -218,7 +218,14 @@ fn a_job_whose_turn_comes_on_a_full_disk_begins_when_there_is_room() {
     let second = queue.ok(&format!(
         "submit --parsable -o log -d afterany:{first} second"
     ));
+    let third = queue.begin("", "third");
     let fill = filled(&state);
+    // What fills it can be ended; what waits stays, as that cannot be stored.
+    queue.ok(&format!("cancel {third}"));
+    queue.until("the end of the third", || {
+        queue.ok(&format!("queue {third}")).contains("has ended: ")
+    });
+    queue.refused(&format!("cancel {second}"), "make room on the disk");
     fs::write(queue.path("go"), "").unwrap();
     // For longer than five attempts take, after which a job counts as one that cannot begin.
     std::thread::sleep(Duration::from_secs(9));

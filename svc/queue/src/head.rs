@@ -529,8 +529,14 @@ impl Head {
         for entry in &mut changed {
             entry.is_cancelled = true;
         }
-        self.store.change(&changed)?;
-        for entry in changed {
+        let stored = self.store.change(&changed);
+        let is_waiting = |entry: &Entry| entry.job.phase == Phase::Waiting;
+        let (waiting, running): (Vec<Entry>, Vec<Entry>) =
+            changed.into_iter().partition(is_waiting);
+        // What runs ends also where the disk is full: it may be what fills it.
+        let problem = stored.err().filter(|_| !waiting.is_empty());
+        let waiting = waiting.into_iter().filter(|_| problem.is_none());
+        for entry in running.into_iter().chain(waiting) {
             let id = entry.job.id;
             match (entry.job.phase, self.supervisor(id)) {
                 (Phase::Waiting, _) => self.end(id, End::Cancelled, String::new()),
@@ -542,6 +548,11 @@ impl Head {
         self.is_changed = true;
         self.settle_doubts();
         self.schedule();
+        if let Some(text) = problem {
+            return Err(format!(
+                "{text}; jobs that wait are not cancelled, those that run are"
+            ));
+        }
         match (&jobs[..], targets) {
             ([], []) => Ok("no job waits or runs\n".into()),
             ([], _) => self.ends_of(targets),

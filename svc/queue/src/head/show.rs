@@ -44,7 +44,10 @@ impl Head {
             false => self.reasons_of(&live, now_s),
         };
         let note = |entry: &Entry| match reasons.get(&entry.job.id) {
-            _ if entry.is_cancelled => "is being cancelled".to_owned(),
+            _ if entry.is_cancelled => {
+                let hindered = self.hindered(entry);
+                hindered.unwrap_or_else(|| "is being cancelled".to_owned())
+            }
             Some(reason) => explain::short(reason, &|id| self.named(id), now_s),
             None => self.hindered(entry).unwrap_or_default(),
         };
