@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 
-use margay_core_partitions::Shape;
+use margay_core_partitions::{MOST_PRIORITY, Shape};
 use margay_run_mpi::launcher::{become_launcher, is_in_job};
 
 use crate::error::*;
@@ -28,8 +28,8 @@ const PARTITION: &str = ".compute";
 
 /// Options with a value that are known and change nothing here: they tune what the Paragon had and
 /// this machine has not.
-const WITHOUT_EFFECT: [&str; 9] = [
-    "-pri", "-pkt", "-mbf", "-mex", "-mea", "-noc", "-sth", "-sct", "-gth",
+const WITHOUT_EFFECT: [&str; 8] = [
+    "-pkt", "-mbf", "-mex", "-mea", "-noc", "-sth", "-sct", "-gth",
 ];
 
 /// What the options say.
@@ -45,6 +45,8 @@ pub struct Options {
     pub nodes: Option<String>,
     /// `-pn`, or what the environment says where that is empty; none for all of the machine.
     pub partition: Option<String>,
+    /// `-pri`: the priority in a partition.
+    pub priority: Option<u32>,
     /// Which words of the command line are not NX's, by their places.
     pub rest: Vec<usize>,
     /// There was at least one option.
@@ -62,7 +64,7 @@ impl Options {
         while at < words.len() {
             let word = words[at].as_str();
             let known = at > 0
-                && (matches!(word, "-sz" | "-pt" | "-on" | "-pn")
+                && (matches!(word, "-sz" | "-pt" | "-on" | "-pn" | "-pri")
                     || WITHOUT_EFFECT.contains(&word));
             if at > 0 && word == "-plk" {
                 options.any = true;
@@ -78,7 +80,25 @@ impl Options {
             }
             at += 1;
         }
+        options.has_nodes()?;
         Ok(options)
+    }
+
+    /// Looks whether the application has the nodes that `-on` names, where its size is said.
+    fn has_nodes(&self) -> Result<()> {
+        let (Some(size), Some(nodes)) = (self.size, &self.nodes) else {
+            return Ok(());
+        };
+        let numbers = nodes.split(|c: char| !c.is_ascii_digit());
+        match numbers.filter_map(|n| n.parse().ok()).max() {
+            Some(last @ 0u32..) if last >= size => {
+                refuse!(
+                    EQPARAM,
+                    "-on {nodes}: the application has no node {last}, as -sz says {size}"
+                )
+            }
+            _ => Ok(()),
+        }
     }
 
     fn set(&mut self, option: &str, value: &str) -> Result<()> {
@@ -94,6 +114,13 @@ impl Options {
             }
             "-on" => self.nodes = Some(value.into()),
             "-pn" => self.partition = named(value),
+            "-pri" => match value.parse() {
+                Ok(priority @ 0..=MOST_PRIORITY) => self.priority = Some(priority),
+                _ => refuse!(
+                    EQPARAM,
+                    "-pri {value}: it is a priority from 0 to {MOST_PRIORITY}"
+                ),
+            },
             _ => {}
         }
         Ok(())
@@ -110,6 +137,9 @@ impl Options {
         }
         if let Some(nodes) = &self.nodes {
             words.extend(["-on".into(), nodes.into()]);
+        }
+        if let Some(priority) = self.priority {
+            words.extend(["-pri".into(), priority.to_string().into()]);
         }
         if let Some(ptype) = self.ptype {
             words.extend(["-pt".into(), ptype.to_string().into()]);
@@ -250,7 +280,9 @@ mod tests {
 
     #[test]
     fn options_are_distinguished_from_the_programs() {
-        let options = read("a.out -sz 2x3 input -pt 4 -mbf 1000 -plk -x 3 -on 0..2").unwrap();
+        let options =
+            read("a.out -sz 2x3 input -pt 4 -mbf 1000 -plk -x 3 -on 0..2 -pri 7").unwrap();
+        assert_eq!(options.priority, Some(7));
         assert_eq!(options.size, Some(6));
         assert_eq!(options.rectangle, Some((2, 3)));
         assert_eq!(options.ptype, Some(4));
@@ -267,6 +299,11 @@ mod tests {
             ("a -sz 0", "-sz 0:"),
             ("a -sz 3x", "-sz 3x:"),
             ("a -pt -2", "-1 is not a process type"),
+            ("a -pri 11", "-pri 11: it is a priority from 0 to 10"),
+            (
+                "a -sz 2 -on 0..2",
+                "-on 0..2: the application has no node 2",
+            ),
         ] {
             let error = read(line).unwrap_err();
             let said = said.replace("-1 is", if line.contains("-pt") { "-2 is" } else { "" });

@@ -321,7 +321,10 @@ fn apply(name: &str, found: &Found, wishes: &mut Wishes) -> Result<(), String> {
 
 /// Refuses what asks for something that is not there; what asks for nothing passes.
 fn refuse(name: &str, found: &Found) -> Result<(), String> {
+    // `0`, `gpu:0`
+    let is_none = |value: &str| value.rsplit(':').next() == Some("0");
     match name {
+        "gpus" | "gpus-per-node" | "gpus-per-task" | "gres" if is_none(found.value()?) => {}
         "gpus" | "gpus-per-node" | "gpus-per-task" | "cpus-per-gpu" | "mem-per-gpu" => {
             return Err(missing(found, "GPUs are not resources of the queue"));
         }

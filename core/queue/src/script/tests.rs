@@ -95,6 +95,14 @@ fn an_option_may_stand_directly_behind_the_name() {
 }
 
 #[test]
+fn who_asks_for_no_gpus_needs_none() {
+    for line in ["--gpus=0", "--gpus-per-task=0", "--gres=gpu:0", "--gres=none"] {
+        assert!(wishes(&format!("#!/bin/sh\n#SBATCH {line}\n")).is_ok(), "{line}");
+    }
+    assert!(wishes("#!/bin/sh\n#SBATCH --gres=gpu:10\n").is_err());
+}
+
+#[test]
 fn a_singleton_may_have_other_dependencies() {
     let of = |value: &str| wishes(&format!("#!/bin/sh\n#SBATCH -d {value}\n")).unwrap();
     let alone = of("singleton");

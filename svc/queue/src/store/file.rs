@@ -134,7 +134,8 @@ impl FileStore {
             let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
             Ok((connection, version))
         };
-        let (mut connection, version) = begun().map_err(failed)?;
+        let cannot = |error| format!("{}: {}", path.display(), failed(error));
+        let (mut connection, version) = begun().map_err(cannot)?;
         match version {
             VERSION => {}
             0..VERSION => {
