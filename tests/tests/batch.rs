@@ -395,6 +395,44 @@ fn a_singleton_waits_for_all_earlier_jobs_of_its_name() {
 }
 
 #[test]
+fn tasks_wait_for_tasks_of_another_array() {
+    let queue = Queue::up(4);
+    queue.script("task.sh", "#!/bin/sh\nexit $((SLURM_ARRAY_TASK_ID == 2))\n");
+    queue.script("next.sh", "#!/bin/sh\necho $SLURM_ARRAY_TASK_ID >>ran\n");
+    let submit = |words: &[&str]| {
+        queue.line(&[&["sbatch", "--parsable", "-o", "/dev/null"], words].concat())
+    };
+    let first = submit(&["--hold", "-a", "1-3", "task.sh"]);
+    let of_task = |task: u32| format!("--dependency=afterok:{first}_{task}");
+    // The first task has the number of the array.
+    let after_one = submit(&[&of_task(1), "-J", "after-1", "-a", "10", "next.sh"]);
+    let after_two = submit(&[&of_task(2), "-a", "20", "next.sh"]);
+    let next = submit(&[
+        &format!("--dependency=aftercorr:{first}"),
+        "-a",
+        "1-3",
+        "next.sh",
+    ]);
+    queue.refused(&["sbatch", &of_task(4), "next.sh"], 1, "has no task 4");
+    let alone = format!("--dependency=aftercorr:{first}");
+    queue.refused(&["sbatch", &alone, "next.sh"], 1, "is for an array");
+    queue.ok(&["scontrol", "release", &first]);
+    for job in [&first, &after_one, &after_two, &next] {
+        let _ = queue.margay(&["wait", job]);
+    }
+    let mut ran: Vec<String> = fs::read_to_string(queue.path("ran"))
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    ran.sort();
+    assert_eq!(ran, ["1", "10", "3"]);
+    // Of one that has ended, too.
+    let last = submit(&[&of_task(3), "-a", "30", "next.sh"]);
+    queue.wait(&last);
+}
+
+#[test]
 fn jobs_begin_at_their_time_at_the_earliest() {
     let queue = Queue::up(4);
     queue.script("later.sh", "#!/bin/sh\n#SBATCH --begin=now+1hour\ntrue\n");

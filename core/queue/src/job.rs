@@ -23,6 +23,40 @@ pub enum After {
 pub struct Dependency {
     pub after: After,
     pub job: JobId,
+    /// Of the array that begins with this number only the first task is meant.
+    #[serde(default)]
+    pub is_task: bool,
+}
+
+/// What dependencies name: a number, and whether only the job that has it is meant.
+pub type Awaited = (JobId, bool);
+
+impl Dependency {
+    /// One on a job, or all tasks of an array.
+    #[must_use]
+    pub fn on(after: After, job: JobId) -> Dependency {
+        let is_task = false;
+        Dependency {
+            after,
+            job,
+            is_task,
+        }
+    }
+
+    /// What is waited for.
+    #[must_use]
+    pub fn awaited(self) -> Awaited {
+        (self.job, self.is_task)
+    }
+}
+
+/// What a job waits for that names tasks of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskDependency {
+    pub after: After,
+    pub array: JobId,
+    /// None for the task with the number that the waiting one has in its own array.
+    pub task: Option<u32>,
 }
 
 /// How a job has ended.

@@ -21,7 +21,7 @@ mod usage;
 mod wishes;
 
 pub use begin::{BeginDay, BeginTime, LocalTime};
-pub use job::{After, Dependency, End, Job, JobId, Part, Phase, Tag};
+pub use job::{After, Awaited, Dependency, End, Job, JobId, Part, Phase, Tag, TaskDependency};
 pub use pass::{Decision, Outside, Reason, refusal};
 pub use pattern::{Names, expand};
 pub use places::Host;

@@ -8,7 +8,7 @@ mod ranks;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::job::{Dependency, End, Job, JobId, Phase, Tag};
+use crate::job::{Awaited, Dependency, End, Job, JobId, Phase, Tag};
 use crate::places::Host;
 use crate::profile::Room;
 use crate::rules::{AccountRules, Counts, QueueRules, Reservation, Settings};
@@ -34,7 +34,7 @@ pub(crate) struct QueuedJob {
 }
 
 /// Says how jobs ended that are no longer known: a job, or the tasks of an array.
-pub type Ends<'a> = &'a dyn Fn(JobId) -> Vec<End>;
+pub type Ends<'a> = &'a dyn Fn(Awaited) -> Vec<End>;
 
 /// The jobs that wait or run, and the rules.
 // Fields: the rules, the jobs, and sums over them that each change keeps up to date.
@@ -68,7 +68,7 @@ pub struct Scheduler {
     /// Jobs that wait or run, by queue, and by queue and user.
     all_in_queue: HashMap<Tag, u32>,
     all_of_user: HashMap<(Tag, Tag), u32>,
-    named: HashMap<JobId, Named>,
+    named: HashMap<Awaited, Named>,
     /// Jobs whose dependency cannot be met any more.
     pub(crate) lost: BTreeMap<JobId, Dependency>,
     /// Times before which some jobs are not to begin.
@@ -445,10 +445,10 @@ impl Scheduler {
         self.jobs.remove(&id);
         self.lost.remove(&id);
         for dependency in unmet {
-            if let Some(named) = self.named.get_mut(&dependency.job) {
+            if let Some(named) = self.named.get_mut(&dependency.awaited()) {
                 named.dependents.remove(&id);
             }
-            self.drop_named(dependency.job);
+            self.drop_named(dependency.awaited());
         }
         if let Some(count) = self.all_in_queue.get_mut(&queue) {
             *count = count.saturating_sub(1);

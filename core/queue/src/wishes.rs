@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::begin::BeginTime;
-use crate::job::Dependency;
+use crate::job::{Dependency, TaskDependency};
 
 /// Most tasks of an array.
 const MOST_TASKS: usize = 100_000;
@@ -173,6 +173,9 @@ pub struct Wishes {
     pub directory: Option<String>,
     pub array: Option<Array>,
     pub after: Vec<Dependency>,
+    /// Tasks of arrays that it waits for.
+    #[serde(default)]
+    pub after_tasks: Vec<TaskDependency>,
     /// After all earlier jobs of the same name and user.
     #[serde(default)]
     pub is_singleton: bool,
@@ -276,8 +279,9 @@ impl Wishes {
         output.stderr = output.stderr.take().or(rest.stderr);
         output.joined = output.joined.or(rest.joined);
         output.is_append |= rest.is_append;
-        if self.after.is_empty() && !self.is_singleton {
-            (self.after, self.is_singleton) = (other.after, other.is_singleton);
+        if self.after.is_empty() && self.after_tasks.is_empty() && !self.is_singleton {
+            (self.after, self.after_tasks) = (other.after, other.after_tasks);
+            self.is_singleton = other.is_singleton;
         }
         if self.requeue_codes.is_empty() {
             self.requeue_codes = other.requeue_codes;

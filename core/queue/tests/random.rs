@@ -29,10 +29,9 @@ fn job(numbers: &mut Numbers, id: u64, slots: u32) -> Job {
         priority: numbers.below(3) as i64,
         is_held: numbers.below(12) == 0,
         after: (id > 2 && numbers.below(5) == 0)
-            .then(|| Dependency {
-                after: [After::Ok, After::Any, After::NotOk, After::Start]
-                    [numbers.below(4) as usize],
-                job: 1 + numbers.below(id - 1),
+            .then(|| {
+                let after = [After::Ok, After::Any, After::NotOk, After::Start];
+                Dependency::on(after[numbers.below(4) as usize], 1 + numbers.below(id - 1))
             })
             .into_iter()
             .collect(),
@@ -64,7 +63,7 @@ fn live(seed: u64, backfill: Backfill) {
             let id = jobs.len() as u64 + 1;
             let mut new = job(&mut numbers, id, slots);
             new.queue = queue;
-            let ends = |id: u64| {
+            let ends = |(id, _): (u64, bool)| {
                 let of_it = jobs
                     .iter()
                     .filter(|j| j.array == Some(id) || j.id == id && j.array.is_none());

@@ -138,7 +138,7 @@ fn order(
         let job = job.ok_or_else(|| {
             format!("the dependency names the step '{name}', which does not stand before it")
         })?;
-        wishes.after.push(Dependency { after: *after, job });
+        wishes.after.push(Dependency::on(*after, job));
     }
     for name in &step.names {
         if let Ok(value) = std::env::var(name) {

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use margay_core_queue::{End, JobId, Phase, Reason, Scheduler};
+use margay_core_queue::{Awaited, End, JobId, Phase, Reason, Scheduler};
 use margay_svc_queue_wire::{Answer, JobRow, Order, Shared, Target, Usage};
 use margay_sys_os::process::PidFd;
 
@@ -74,7 +74,7 @@ pub struct Head {
 }
 
 /// How jobs and tasks ended that others depend on.
-type Ends = HashMap<JobId, Vec<End>>;
+type Ends = HashMap<Awaited, Vec<End>>;
 
 /// Whether the machine has started anew since a head remembered it.
 fn has_restarted(folder: &Path) -> Result<bool, String> {
@@ -182,14 +182,18 @@ impl Head {
     /// How what these jobs wait for has ended.
     fn ends<'a>(&self, entries: impl IntoIterator<Item = &'a Entry>) -> Result<Ends, String> {
         let after = entries.into_iter().flat_map(|entry| &entry.job.after);
-        let after: HashSet<JobId> = after.map(|dependency| dependency.job).collect();
-        let ended = |id: JobId| -> Result<(JobId, Vec<End>), String> {
-            let rows = self.store.ended(Which::Of(id))?.into_iter();
+        let after: HashSet<Awaited> = after.map(|dependency| dependency.awaited()).collect();
+        let ended = |(id, is_task): Awaited| -> Result<(Awaited, Vec<End>), String> {
+            let which = match is_task {
+                true => Which::Between(id, id),
+                false => Which::Of(id),
+            };
+            let rows = self.store.ended(which)?.into_iter();
             let ends = rows.filter_map(|row| match row.phase {
                 Phase::Ended(end) => Some(end),
                 _ => None,
             });
-            Ok((id, ends.collect()))
+            Ok(((id, is_task), ends.collect()))
         };
         after.into_iter().map(ended).collect()
     }
@@ -200,7 +204,7 @@ impl Head {
         if let Phase::Running(_) = entry.job.phase {
             entry.job.parts = self.find_parts(entry.job.id, entry.runs, entry.job.slots);
         }
-        let ended = |id: JobId| ends.get(&id).cloned().unwrap_or_default();
+        let ended = |on: Awaited| ends.get(&on).cloned().unwrap_or_default();
         self.scheduler.add(entry.job.clone(), &ended);
         self.entries.insert(entry.job.id, entry);
     }
@@ -300,7 +304,7 @@ impl Head {
             }
         }
         // Before: when the jobs are stored nothing may fail any more.
-        let ends = self.ends(all.iter().filter_map(|entries| entries.first()));
+        let ends = self.ends(all.iter().flatten());
         let stored = ends.and_then(|ends| self.store.add(&shared, orders, &mut all).map(|()| ends));
         let ends = match stored {
             Ok(ends) => ends,

@@ -39,7 +39,7 @@ pub use session::{Candidate, Kind, Leader, Left, Missing, Place, Regained, Sough
 /// The open store.
 #[derive(Debug)]
 pub enum Store {
-    File(FileStore),
+    File(Box<FileStore>),
     Server(Box<ServerStore>),
 }
 
@@ -52,7 +52,9 @@ impl Store {
         match url {
             None => {
                 let file = Path::new(&own.place.folder).join(FILE);
-                FileStore::open(&file, own.kind).map(Store::File)
+                FileStore::open(&file, own.kind)
+                    .map(Box::new)
+                    .map(Store::File)
             }
             Some(url) => {
                 let store = ServerStore::open(url, own)?;

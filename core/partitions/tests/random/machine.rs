@@ -205,12 +205,17 @@ impl World {
         let id = self.jobs.len() as u64 + 1;
         let user = numbers.below(4);
         let (is_rich, is_night) = (numbers.below(2) == 0, numbers.below(3) == 0);
-        let after = (id > 1 && numbers.below(5) == 0).then(|| Dependency {
-            after: numbers.of(&[After::Ok, After::Any, After::NotOk, After::Start]),
-            job: id - 1 - numbers.below(id.min(6) as usize - 1) as u64,
+        let after = (id > 1 && numbers.below(5) == 0).then(|| {
+            let after = numbers.of(&[After::Ok, After::Any, After::NotOk, After::Start]);
+            let job = id - 1 - numbers.below(id.min(6) as usize - 1) as u64;
+            // The number of an array's first task means all of them where it does not say so.
+            let is_task = self.of(job).job.array == Some(job);
+            Dependency {
+                after,
+                job,
+                is_task,
+            }
         });
-        // The number of an array's first task means all of them.
-        let after = after.filter(|after| self.of(after.job).job.array != Some(after.job));
         let queue = if is_night { "night" } else { "compute" };
         let account = if is_rich { "rich" } else { "poor" };
         let memory_mib = match self.hosts.len() {
@@ -236,7 +241,7 @@ impl World {
             ..Job::default()
         };
         let jobs = &self.jobs;
-        let ended = |id: u64| match jobs[id as usize - 1].job.phase {
+        let ended = |(id, _): (u64, bool)| match jobs[id as usize - 1].job.phase {
             Phase::Ended(end) => vec![end],
             _ => Vec::new(),
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Ends, Scheduler};
-use crate::job::{After, Dependency, JobId, Phase};
+use crate::job::{After, Awaited, Dependency, JobId, Phase};
 
 /// How far the tasks have come that dependencies name by one number.
 #[derive(Clone, Debug, Default)]
@@ -53,14 +53,17 @@ impl Named {
 
 impl Scheduler {
     pub(super) fn depend(&mut self, id: JobId, dependency: Dependency, ended: Ends<'_>) {
-        let on = dependency.job;
+        let on = dependency.awaited();
+        let (job, is_task) = on;
         if !self.named.contains_key(&on) {
             let mut named = Named::default();
             for end in ended(on) {
                 *named.count(Phase::Ended(end)) += 1;
             }
-            let tasks = self.jobs.range(on..);
-            let of_it = tasks.take_while(|(id, queued)| **id == on || queued.job.array == Some(on));
+            let tasks = self.jobs.range(job..);
+            let of_it = tasks.take_while(|(id, queued)| {
+                **id == job || !is_task && queued.job.array == Some(job)
+            });
             for (_, queued) in of_it {
                 *named.count(queued.job.phase) += 1;
             }
@@ -84,7 +87,7 @@ impl Scheduler {
         self.drop_named(on);
     }
 
-    pub(super) fn drop_named(&mut self, on: JobId) {
+    pub(super) fn drop_named(&mut self, on: Awaited) {
         if self
             .named
             .get(&on)
@@ -103,7 +106,8 @@ impl Scheduler {
         new: Option<Phase>,
     ) {
         let own = Some(id).filter(|id| Some(*id) != array);
-        for on in own.into_iter().chain(array) {
+        let whole = own.into_iter().chain(array).map(|id| (id, false));
+        for on in std::iter::once((id, true)).chain(whole) {
             let Some(named) = self.named.get_mut(&on) else {
                 continue;
             };
@@ -123,13 +127,13 @@ impl Scheduler {
         }
     }
 
-    fn look_again(&mut self, id: JobId, on: JobId, named: &Named) {
+    fn look_again(&mut self, id: JobId, on: Awaited, named: &Named) {
         let Some(queued) = self.jobs.get_mut(&id) else {
             return;
         };
         let mut is_lost = None;
         queued.unmet.retain(|dependency| {
-            let standing = match dependency.job == on {
+            let standing = match dependency.awaited() == on {
                 true => named.standing(dependency.after),
                 false => Standing::Open,
             };
@@ -138,13 +142,16 @@ impl Scheduler {
             }
             standing != Standing::Met
         });
-        let depends = queued.unmet.iter().any(|dependency| dependency.job == on);
+        let depends = queued
+            .unmet
+            .iter()
+            .any(|dependency| dependency.awaited() == on);
         match is_lost {
             Some(dependency) => {
                 self.lost.insert(id, dependency);
             }
             // A task that came later, or runs again, has changed what was lost.
-            None if self.lost.get(&id).is_some_and(|lost| lost.job == on) => {
+            None if self.lost.get(&id).is_some_and(|lost| lost.awaited() == on) => {
                 self.lost.remove(&id);
             }
             None => {}

@@ -183,6 +183,14 @@ fn list(text: &str) -> Vec<String> {
     items
 }
 
+/// Adds a list of dependencies.
+fn depend(wishes: &mut Wishes, list: &str) -> Result<(), String> {
+    let (after, tasks) = dependencies(list)?;
+    wishes.after.extend(after);
+    wishes.after_tasks.extend(tasks);
+    Ok(())
+}
+
 /// One attribute of `-W`. A list of dependencies goes on behind a comma.
 fn attribute(
     part: &str,
@@ -191,8 +199,8 @@ fn attribute(
     line: &mut Line,
 ) -> Result<(), String> {
     match part.split_once('=') {
-        Some(("depend", list)) => wishes.after.extend(dependencies(list)?),
-        None if part.starts_with("after") => wishes.after.extend(dependencies(part)?),
+        Some(("depend", list)) => depend(wishes, list)?,
+        None if part.starts_with("after") => depend(wishes, part)?,
         Some(("block", value)) => line.is_waited_for = value == "true",
         // Whose group the files have, and where umask and sandbox are the usual ones.
         Some(("group_list" | "umask" | "run_count", _)) => {}

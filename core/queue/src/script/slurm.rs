@@ -1,7 +1,7 @@
 //! Slurm's options, as `#SBATCH` lines and `margay submit` have them.
 
 use crate::begin::BeginTime;
-use crate::job::{After, Dependency};
+use crate::job::{After, Dependency, TaskDependency};
 use crate::script::{Found, memory};
 use crate::time::duration;
 use crate::wishes::{Array, Joined, MailEvent, Warning, Wishes};
@@ -236,8 +236,8 @@ fn apply(name: &str, found: &Found, wishes: &mut Wishes) -> Result<(), String> {
             let (own, others): (Vec<&str>, Vec<&str>) =
                 found.value()?.split(',').partition(is_singleton);
             wishes.is_singleton = !own.is_empty();
-            wishes.after = match &others[..] {
-                [] => Vec::new(),
+            (wishes.after, wishes.after_tasks) = match &others[..] {
+                [] => Default::default(),
                 others => dependencies(&others.join(","))?,
             };
         }
@@ -436,35 +436,49 @@ fn warning(found: &Found) -> Result<Warning, String> {
 ///
 /// # Errors
 /// In words.
-pub fn dependencies(text: &str) -> Result<Vec<Dependency>, String> {
+pub fn dependencies(text: &str) -> Result<(Vec<Dependency>, Vec<TaskDependency>), String> {
     let wrong = |part: &str| {
         format!(
             "'{part}' is no dependency that is supported; write for example afterok:12 or afterany:12:13; the kinds are \
-             after, afterok, afternotok and afterany, and of Slurm singleton"
+             after, afterok, afternotok and afterany, and of Slurm aftercorr and singleton"
         )
     };
-    let mut found = Vec::new();
+    let (mut found, mut tasks) = (Vec::new(), Vec::new());
     for part in text.split(',') {
         let mut words = part.split(':');
         let kind = words.next().unwrap_or_default();
+        let is_corresponding = kind == "aftercorr";
         // Torque has kinds of its own for arrays.
         let after = match kind.strip_suffix("array").unwrap_or(kind) {
             "after" | "afterstart" => After::Start,
-            "afterok" => After::Ok,
+            "afterok" | "aftercorr" => After::Ok,
             "afternotok" => After::NotOk,
             "afterany" => After::Any,
             _ => return Err(wrong(part)),
         };
-        let before = found.len();
+        let before = found.len() + tasks.len();
         for word in words {
-            // PBS writes `12.host`, and an array as `12[]`.
-            let number = word.split(['.', '[']).next().unwrap_or(word);
-            let job = number.parse().map_err(|_| wrong(part))?;
-            found.push(Dependency { after, job });
+            // PBS writes `12.host`, an array as `12[]` and a task of it as `12[3]`; Slurm `12_3`.
+            let number = word.split('.').next().unwrap_or(word);
+            let (job, task) = number.split_once(['_', '[']).unwrap_or((number, ""));
+            let job = job.parse().map_err(|_| wrong(part))?;
+            let task = match task.trim_end_matches(']') {
+                "" | "*" => None,
+                task => Some(task.parse().map_err(|_| wrong(part))?),
+            };
+            if task.is_none() && !is_corresponding {
+                found.push(Dependency::on(after, job));
+                continue;
+            }
+            tasks.push(TaskDependency {
+                after,
+                array: job,
+                task,
+            });
         }
-        if found.len() == before {
+        if found.len() + tasks.len() == before {
             return Err(wrong(part));
         }
     }
-    Ok(found)
+    Ok((found, tasks))
 }

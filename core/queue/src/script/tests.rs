@@ -1,5 +1,5 @@
 use super::*;
-use crate::job::{After, Dependency};
+use crate::job::{After, Dependency, TaskDependency};
 use crate::wishes::Joined;
 
 #[test]
@@ -15,7 +15,7 @@ fn slurm_lines_are_read_up_to_the_first_command() {
     assert_eq!(wishes.name.as_deref(), Some("a b"));
     assert_eq!(wishes.output.stdout.as_deref(), Some("out/%x-%j.txt"));
     assert_eq!(wishes.array.unwrap().limit, Some(2));
-    let after = |after, job| Dependency { after, job };
+    let after = Dependency::on;
     assert_eq!(
         wishes.after,
         [
@@ -95,9 +95,35 @@ fn an_option_may_stand_directly_behind_the_name() {
 }
 
 #[test]
+fn tasks_of_arrays_are_named_as_each_system_does() {
+    let of = |line: &str| wishes(&format!("#!/bin/sh\n{line}\n")).map(|w| (w.after, w.after_tasks));
+    let task = |after, array, task| TaskDependency { after, array, task };
+    let (after, tasks) = of("#SBATCH -d afterok:3:12_4,aftercorr:7").unwrap();
+    assert_eq!(after, [Dependency::on(After::Ok, 3)]);
+    assert_eq!(
+        tasks,
+        [task(After::Ok, 12, Some(4)), task(After::Ok, 7, None)]
+    );
+    let (after, tasks) = of("#PBS -W depend=afterany:5[].host:6[2].host").unwrap();
+    assert_eq!(after, [Dependency::on(After::Any, 5)]);
+    assert_eq!(tasks, [task(After::Any, 6, Some(2))]);
+    for wrong in ["afterok:1_x", "afterok:1?afterok:2", "aftercorr"] {
+        assert!(of(&format!("#SBATCH -d {wrong}")).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn who_asks_for_no_gpus_needs_none() {
-    for line in ["--gpus=0", "--gpus-per-task=0", "--gres=gpu:0", "--gres=none"] {
-        assert!(wishes(&format!("#!/bin/sh\n#SBATCH {line}\n")).is_ok(), "{line}");
+    for line in [
+        "--gpus=0",
+        "--gpus-per-task=0",
+        "--gres=gpu:0",
+        "--gres=none",
+    ] {
+        assert!(
+            wishes(&format!("#!/bin/sh\n#SBATCH {line}\n")).is_ok(),
+            "{line}"
+        );
     }
     assert!(wishes("#!/bin/sh\n#SBATCH --gres=gpu:10\n").is_err());
 }

@@ -2,13 +2,15 @@
 
 use std::collections::HashSet;
 
-use margay_core_queue::{After, Dependency, Job, JobId, LocalTime, Phase, Wishes, refusal};
+use margay_core_queue::{
+    After, Dependency, Job, JobId, LocalTime, Phase, TaskDependency, Wishes, refusal,
+};
 use margay_svc_queue_wire::Order;
 use margay_sys_os::clock::{local, local_moment};
 
 use super::Head;
 use crate::prepare;
-use crate::store::Entry;
+use crate::store::{Entry, Which};
 
 /// Why a job finds no place on the hosts, although they have as many slots.
 fn no_place(job: &Job) -> String {
@@ -131,10 +133,11 @@ impl Head {
         let slots = wishes.size.slots(slots_there);
         self.has_slots_for(order, &queue, slots)?;
         let known = |id: JobId| id > 0 && id <= *next;
-        if let Some(wrong) = wishes.after.iter().find(|d| !known(d.job)) {
+        let whole = wishes.after.iter().map(|dependency| dependency.job);
+        let mut all = whole.chain(wishes.after_tasks.iter().map(|dependency| dependency.array));
+        if let Some(wrong) = all.find(|&job| !known(job)) {
             return Err(format!(
-                "there is no job {} to depend on; see margay queue --all",
-                wrong.job
+                "there is no job {wrong} to depend on; see margay queue --all"
             ));
         }
         let tasks: Vec<Option<u32>> = match &wishes.array {
@@ -186,9 +189,41 @@ impl Head {
             let mut entry = entry.clone();
             entry.job.id = id;
             entry.task = task;
-            entry
+            for dependency in &wishes.after_tasks {
+                let own = self.of_task(dependency, task)?;
+                entry.job.after.push(own);
+            }
+            Ok(entry)
         };
-        Ok((first..).zip(tasks).map(task).collect())
+        (first..).zip(tasks).map(task).collect()
+    }
+
+    /// A dependency of a job, or of this task of an array, on a task of another one.
+    fn of_task(&self, asked: &TaskDependency, own: Option<u32>) -> Result<Dependency, String> {
+        let (after, array) = (asked.after, asked.array);
+        let Some(index) = asked.task.or(own) else {
+            return Err(format!(
+                "aftercorr:{array} is for an array, whose tasks wait for those of job {array} with their numbers; a single \
+                 job waits with afterok:{array}"
+            ));
+        };
+        let live = self.task(array, index);
+        let ended = || -> Result<Option<JobId>, String> {
+            let rows = self.store.ended(Which::Task(array, index))?;
+            Ok(rows.first().map(|row| row.id))
+        };
+        let job = match live {
+            Some(job) => Some(job),
+            None => ended()?,
+        };
+        let job = job.ok_or_else(|| {
+            format!("job {array} has no task {index} to depend on; see margay queue --all {array}")
+        })?;
+        Ok(Dependency {
+            after,
+            job,
+            is_task: true,
+        })
     }
 
     /// What a job waits for that waits for all earlier ones of its name and user: not for those for
@@ -205,7 +240,7 @@ impl Head {
             }
             let job = entry.job.array.unwrap_or(entry.job.id);
             if awaited.insert(job) {
-                found.push(Dependency { after, job });
+                found.push(Dependency::on(after, job));
             }
             let waits = entry.job.phase == Phase::Waiting;
             let of_it = entry.job.after.iter().filter(|d| waits && d.after == after);
