@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use margay_core_queue::{Phase, Wishes, duration, script, shown};
+use margay_core_queue::{End, Phase, Wishes, duration, ranges, script, shown};
 use margay_svc_queue_wire::{
     Answer, Bytes, HostSpec, JobRow, MOST_BYTES, MachineSpec, Order, PROGRAM, Place, Request,
     Shared, Target, ask, connect, connect_elsewhere, converse, find_head, hosts_text, is_system,
@@ -382,7 +382,7 @@ fn until_ended(jobs: Vec<Target>, is_known: bool) -> Result<bool, String> {
 /// How a job ended, in a few words.
 fn outcome(row: &JobRow) -> String {
     let word = match row.phase {
-        Phase::Ended(margay_core_queue::End::Exit(code)) if code != 0 => {
+        Phase::Ended(End::Exit(code)) if code != 0 => {
             format!("exit code {code}")
         }
         phase => state(phase).to_owned(),
@@ -488,7 +488,40 @@ pub fn queue(options: &QueueOptions) -> Result<(), String> {
             line.insert(1, user.to_owned());
         }
     }
-    print(&table(&lines))
+    let waits = rows.iter().map(|row| row.phase == Phase::Waiting);
+    let waits: Vec<bool> = std::iter::once(false).chain(waits).collect();
+    print(&table(&folded(lines, &waits)))
+}
+
+/// The lines, where waiting tasks of an array that follow each other and differ in nothing else
+/// share one: `12_[4-99]`.
+fn folded(lines: Vec<Vec<String>>, waits: &[bool]) -> Vec<Vec<String>> {
+    let task = |line: &[String]| -> Option<(String, u32)> {
+        let (array, task) = line.first()?.split_once('_')?;
+        Some((array.to_owned(), task.parse().ok()?))
+    };
+    let mut folded: Vec<(Vec<String>, Option<String>, Vec<u32>)> = Vec::new();
+    for (line, &waits) in lines.into_iter().zip(waits) {
+        let of = task(&line).filter(|_| waits);
+        match (&of, folded.last_mut()) {
+            (Some((array, task)), Some((first, Some(last), tasks)))
+                if array == last && first[1..] == line[1..] =>
+            {
+                tasks.push(*task);
+            }
+            _ => {
+                let (array, task) = of.unzip();
+                folded.push((line, array, task.into_iter().collect()));
+            }
+        }
+    }
+    let one = |(mut line, array, tasks): (Vec<String>, Option<String>, Vec<u32>)| {
+        if let (Some(array), [_, _, ..]) = (array, &tasks[..]) {
+            line[0] = format!("{array}_[{}]", ranges(&tasks));
+        }
+        line
+    };
+    folded.into_iter().map(one).collect()
 }
 
 /// The head's program has the scheduler, and takes this process's place.
@@ -518,7 +551,8 @@ fn line(row: &JobRow) -> Vec<String> {
         time.unwrap_or_else(|| "-".into()),
         row.limit_s.map_or_else(|| "-".into(), shown),
         match row.phase {
-            Phase::Ended(end) if !end.is_ok() => outcome(row),
+            // The state says the rest.
+            Phase::Ended(End::Exit(code)) if code != 0 => outcome(row),
             _ => row.note.clone(),
         },
     ]

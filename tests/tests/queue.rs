@@ -312,6 +312,32 @@ fn what_cannot_be_is_refused_and_nothing_hangs() {
     queue.refused(&["cancel"], "--all");
     queue.refused(&["explain", "x"], "'x' is no job");
     queue.refused(&["explain", "x"], "see margay explain --help");
+    let fails = queue.submit(&["--", "sh", "-c", "exit 3"]);
+    queue.refused(&["wait", &fails], "exit code 3");
+    assert!(
+        queue
+            .ok(&["explain", &fails])
+            .contains("(failed, exit code 3)")
+    );
+    // Waiting tasks that differ in nothing share a line.
+    let array = queue.submit(&["--hold", "-a", "3-9,12", "--", "true"]);
+    let shown = queue.ok(&["queue"]);
+    assert!(shown.contains(&format!("{array}_[3-9,12]")), "{shown}");
+    queue.ok(&["cancel", &array]);
+    // Of the day, by this host's clock.
+    queue.ok(&[
+        "set",
+        "reservation",
+        "evening",
+        "slots=1",
+        "start=2099-12-01T22:00",
+        "time=1h",
+    ]);
+    assert!(queue.ok(&["set"]).contains(" start=2099-12-01T22:00:00 "));
+    queue.refused(
+        &["set", "reservation", "b", "slots=1", "start=x", "time=1h"],
+        "'x' is no moment",
+    );
     queue.refused(
         &["submit", "--wait", "-D", "/no/such", "--", "true"],
         "/no/such",

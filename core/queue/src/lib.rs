@@ -28,4 +28,4 @@ pub use places::Host;
 pub use rules::{AccountRules, Backfill, Gang, QUEUE, QueueRules, Reservation, Settings};
 pub use scheduler::{Ends, Scheduler};
 pub use time::{duration, shown};
-pub use wishes::{Array, Dialect, Joined, MailEvent, Output, Size, Warning, Wishes};
+pub use wishes::{Array, Dialect, Joined, MailEvent, Output, Size, Warning, Wishes, ranges};

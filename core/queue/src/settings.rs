@@ -105,7 +105,11 @@ fn moment(value: &str, now_s: u64) -> Result<u64, String> {
     if let Some(later) = value.strip_prefix('+') {
         return Ok(now_s.saturating_add(seconds(later)?));
     }
-    let wrong = || format!("'{value}' is no moment; write now, +2h, or the seconds since 1970");
+    let wrong = || {
+        format!(
+            "'{value}' is no moment; write now, +2h, 22:00, tomorrow, 2026-12-01T08:00, or the seconds since 1970"
+        )
+    };
     value.parse().map_err(|_| wrong())
 }
 
@@ -277,9 +281,9 @@ impl Settings {
         Ok(())
     }
 
-    /// All rules as the words that set them, one line each.
+    /// All rules as the words that set them, one line each; `date` shows a moment.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn words(&self, date: &dyn Fn(u64) -> String) -> String {
         let backfill = match self.backfill {
             Backfill::Off => "none",
             Backfill::Easy => "easy",
@@ -311,7 +315,7 @@ impl Settings {
                 "reservation {name} slots={} memory={}M start={} time={} users={} accounts={}\n",
                 r.slots,
                 r.memory_mib,
-                r.from_s,
+                date(r.from_s),
                 shown(r.until_s.saturating_sub(r.from_s)),
                 r.users.join(","),
                 r.accounts.join(",")
@@ -431,7 +435,7 @@ mod tests {
             set(&mut settings, line).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
         let mut again = Settings::default();
-        let text = settings.words();
+        let text = settings.words(&|at| at.to_string());
         let (policy, rest) = text.split_once('\n').unwrap();
         for line in rest.lines().chain([policy]) {
             set(&mut again, line).unwrap_or_else(|error| panic!("{line}: {error}"));

@@ -314,9 +314,32 @@ impl Wishes {
     }
 }
 
+/// Numbers of tasks as they are written: `0-3,7`.
+#[must_use]
+pub fn ranges(indices: &[u32]) -> String {
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for &index in indices {
+        match parts.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(index) => *last = index,
+            _ => parts.push((index, index)),
+        }
+    }
+    let part = |&(from, to): &(u32, u32)| match from == to {
+        true => from.to_string(),
+        false => format!("{from}-{to}"),
+    };
+    parts.iter().map(part).collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn indices_become_ranges() {
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        assert_eq!(ranges(&[]), "");
+    }
 
     #[test]
     fn arrays_are_read_and_bounded() {

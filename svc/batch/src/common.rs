@@ -139,11 +139,7 @@ pub fn now_s() -> u64 {
 /// `2026-11-24T06:47:20`, local time.
 #[must_use]
 pub fn date(at: u64) -> String {
-    let t = margay_sys_os::clock::local(at);
-    format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
-        t.year, t.month, t.day, t.hour, t.minute, t.second
-    )
+    margay_sys_os::clock::local(at).to_string()
 }
 
 /// Reads `2026-11-24[T06:47[:20]]`, `06:47[:20]`, `today`, `now`, `now-2hours`, or seconds since

@@ -9,7 +9,7 @@ pub fn short(reason: &Reason, name: &dyn Fn(JobId) -> String, now_s: u64) -> Str
     match reason {
         Reason::Held => "held".into(),
         Reason::Waits(dependency) => words(*dependency),
-        Reason::Never(dependency) => format!("never: {}", words(*dependency)),
+        Reason::Never(dependency) => format!("{}, which cannot come", words(*dependency)),
         Reason::Begin(at) => format!("begins in {}", later(*at)),
         Reason::ArrayLimit(limit) => format!("{limit} of its array run"),
         Reason::QueueStopped => "its queue starts no jobs".into(),

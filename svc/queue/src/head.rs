@@ -15,8 +15,9 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use margay_core_queue::{Awaited, End, JobId, Phase, Reason, Scheduler};
+use margay_core_queue::{Awaited, BeginTime, End, JobId, Phase, Reason, Scheduler};
 use margay_svc_queue_wire::{Answer, JobRow, Order, Shared, Target, Usage};
+use margay_sys_os::clock::local;
 use margay_sys_os::process::PidFd;
 
 use crate::agents::Agents;
@@ -624,8 +625,19 @@ impl Head {
     /// In words; nothing has changed then.
     pub fn set(&mut self, words: &[String]) -> Result<String, String> {
         if words.is_empty() {
-            return Ok(self.scheduler.settings().words());
+            let date = |at| local(at).to_string();
+            return Ok(self.scheduler.settings().words(&date));
         }
+        // Times of day are this host's.
+        let word = |word: &String| {
+            let time = word.strip_prefix("start=")?;
+            let is_other = time == "now" || time.starts_with('+') || time.parse::<u64>().is_ok();
+            let time = BeginTime::of_slurm(time).ok().filter(|_| !is_other)?;
+            Some(accept::moment_of(time, now_s()).map(|at| format!("start={at}")))
+        };
+        let words: Vec<String> = (words.iter())
+            .map(|own| word(own).unwrap_or_else(|| Ok(own.clone())))
+            .collect::<Result<_, _>>()?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut settings = self.scheduler.settings().clone();
         settings.change(&words, self.resources.slots, now_s())?;

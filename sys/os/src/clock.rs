@@ -113,6 +113,17 @@ pub struct Local {
     pub weekday: u32,
 }
 
+/// As `2026-11-24T06:47:20`.
+impl std::fmt::Display for Local {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
+            self.year, self.month, self.day, self.hour, self.minute, self.second
+        )
+    }
+}
+
 /// Shows seconds since 1970 in the local time zone.
 #[must_use]
 pub fn local(at_s: u64) -> Local {

@@ -14,9 +14,9 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::SendFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Has what the command starts inherit the three standard descriptors alone: a service keeps no file
-/// open that its caller's shell had open, and passes none on to programs of others. Before Linux
-/// 5.11 it inherits what it did.
+/// Has what the command starts inherit the three standard descriptors alone: a service keeps no
+/// file open that its caller's shell had open, and passes none on to programs of others. Before
+/// Linux 5.11 it inherits what it did.
 pub fn keep_others_from(command: &mut Command) -> &mut Command {
     let mark = || {
         // SAFETY: an async-signal-safe call that has no pointers. The descriptors stay open until

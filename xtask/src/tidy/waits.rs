@@ -264,6 +264,10 @@ const PLACES: &[(&str, &str)] = &[
         "the answer of a database's server: 30 seconds without a word at most",
     ),
     (
+        "sys/os/src/process/marked.rs",
+        "a pause between two searches for what a killed process has left",
+    ),
+    (
         "sys/os/src/process/watch.rs",
         "ended children, and a pause between two searches for what is left of a family",
     ),

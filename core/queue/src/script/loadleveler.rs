@@ -105,7 +105,6 @@ fn apply(keyword: &str, value: &str, step: &mut Step) -> Result<(), String> {
         "arguments" => step.arguments = Some(value.to_owned()),
         "class" => wishes.partition = text(),
         "comment" => wishes.comment = text(),
-        // Of sites that dress Slurm so.
         "cpus_per_task" => wishes.size.cpus_per_task = Some(count()?),
         "dependency" => step.after = dependency(value)?,
         "environment" | "env_copy" => environment(keyword, value, step),

@@ -68,6 +68,8 @@ pub fn answer(request: &Request) -> Response {
             404
         } else if is_down {
             503
+        } else if text.contains("has the right to change it") {
+            403
         } else {
             400
         };

@@ -172,8 +172,11 @@ pub fn respond(to: &mut impl Write, response: &Response) -> io::Result<()> {
         200 => "OK",
         201 => "Created",
         401 => "Unauthorized",
+        403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
+        413 => "Content Too Large",
+        431 => "Request Header Fields Too Large",
         503 => "Service Unavailable",
         _ => "Bad Request",
     };

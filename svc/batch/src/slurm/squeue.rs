@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use margay_core_queue::{JobId, Phase};
+use margay_core_queue::{JobId, Phase, ranges};
 use margay_svc_queue_wire::{Detail, Machine};
 
 use super::fields::{View, is_state, is_state_name};
@@ -99,22 +99,6 @@ const LETTERS: &[Letter] = &[
     ('y', "NICE", "nice"),
     ('Z', "WORK_DIR", "workdir"),
 ];
-
-/// `0-3,7`
-fn ranges(indices: &[u32]) -> String {
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for &index in indices {
-        match parts.last_mut() {
-            Some((_, last)) if *last + 1 == index => *last = index,
-            _ => parts.push((index, index)),
-        }
-    }
-    let part = |&(from, to): &(u32, u32)| match from == to {
-        true => from.to_string(),
-        false => format!("{from}-{to}"),
-    };
-    parts.iter().map(part).collect::<Vec<_>>().join(",")
-}
 
 /// Waiting tasks of an array that wait for the same share a line.
 fn gathered(details: &[Detail]) -> Vec<(&Detail, Option<String>)> {
@@ -266,16 +250,5 @@ fn sort(lines: &mut [(&Detail, Option<String>)], by: Option<&str>, machine: &Mac
             let order = value(a.0).cmp(&value(b.0));
             if is_down { order.reverse() } else { order }
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn indices_become_ranges() {
-        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
-        assert_eq!(ranges(&[]), "");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use margay_core_queue::{
-    After, Dependency, Job, JobId, LocalTime, Phase, TaskDependency, Wishes, refusal,
+    After, BeginTime, Dependency, Job, JobId, LocalTime, Phase, TaskDependency, Wishes, refusal,
 };
 use margay_svc_queue_wire::Order;
 use margay_sys_os::clock::{local, local_moment};
@@ -34,6 +34,15 @@ fn no_place(job: &Job) -> String {
 /// When a job may begin, in seconds since 1970, by this host's time zone; none where it may at
 /// once.
 fn begin(wishes: &Wishes, now_s: u64) -> Result<Option<u64>, String> {
+    let begin = wishes.begin.map(|begin| moment_of(begin, now_s));
+    Ok(begin.transpose()?.filter(|&at| at > now_s))
+}
+
+/// The moment that a time means by this host's time zone, in seconds since 1970.
+///
+/// # Errors
+/// In words, when there is no such day.
+pub(super) fn moment_of(time: BeginTime, now_s: u64) -> Result<u64, String> {
     let local_time = |at| {
         let shown = local(at);
         LocalTime {
@@ -44,10 +53,7 @@ fn begin(wishes: &Wishes, now_s: u64) -> Result<Option<u64>, String> {
         }
     };
     let moment = |t: LocalTime| local_moment(t.year, t.month as i32, t.day as i32, t.second);
-    let begin = wishes
-        .begin
-        .map(|begin| begin.moment(now_s, local_time, moment));
-    Ok(begin.transpose()?.filter(|&at| at > now_s))
+    time.moment(now_s, local_time, moment)
 }
 
 impl Head {

@@ -109,6 +109,10 @@ impl Head {
         for mut row in self.ended_rows(target)? {
             veil_row(&mut row, caller);
             let state = margay_svc_queue_wire::state(row.phase);
+            let state = match row.phase {
+                Phase::Ended(End::Exit(code)) if code != 0 => format!("{state}, exit code {code}"),
+                _ => state.to_owned(),
+            };
             let note = if row.note.is_empty() {
                 String::new()
             } else {

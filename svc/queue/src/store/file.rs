@@ -187,7 +187,8 @@ impl FileStore {
         })
     }
 
-    /// Whether its file is still where it was: what is written to one that has been removed is lost.
+    /// Whether its file is still where it was: what is written to one that has been removed is
+    /// lost.
     fn is_there(&self) -> Result<(), String> {
         match file_at(&self.path) == self.file {
             true => Ok(()),

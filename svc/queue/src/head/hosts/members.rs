@@ -258,7 +258,8 @@ impl Head {
         }
     }
 
-    /// The allocation is over: all hosts leave, also this one, and what runs waits for the next head.
+    /// The allocation is over: all hosts leave, also this one, and what runs waits for the next
+    /// head.
     pub(super) fn release(&mut self) {
         let Some(hosts) = self.hosts.as_mut().filter(|hosts| hosts.released.is_none()) else {
             return;
