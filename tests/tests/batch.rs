@@ -155,7 +155,7 @@ fn slurm_s_commands_show_the_machine_and_what_has_ended() {
     queue.ok(&["sbatch", "-H", "--array=1-3", "--wrap", "true"]);
     queue.script("a.sh", "#!/bin/sh\n");
     assert!(queue.ok(&["sinfo"]).contains("compute*"));
-    assert_eq!(queue.line(&["sinfo", "-h", "-o", "%D %C"]), "1 1/3/0/4");
+    assert_eq!(queue.line(&["sinfo", "-h", "-o", "%C"]), "1/3/0/4");
     assert_eq!(
         queue.ok(&["scontrol", "show", "hostnames", "n[08-10],m"]),
         "n08\nn09\nn10\nm\n"
@@ -321,6 +321,117 @@ fn pbs_s_commands_submit_show_and_end_jobs() {
     queue.wait(&job);
     let number = job.split('.').next().unwrap();
     assert_eq!(queue.read(&format!("nqs.o{number}")), "nqs 2\n");
+}
+
+/// Queues with rules appear in all tables as their systems show them.
+#[test]
+fn tables_show_each_queue_with_its_rules() {
+    let queue = Queue::up(4);
+    let host = queue.line(&["sinfo", "-h", "-o", "%N"]);
+    assert_eq!(
+        queue.line(&["sinfo", "-h", "-o", "%P %a %l %L %D %t %N"]),
+        format!("compute* up infinite n/a 1 idle {host}")
+    );
+    for words in [
+        "queue night time=12h default-time=30m accounts=a jobs=9 running=2 memory=2G",
+        "queue shut open=no started=no",
+    ] {
+        let words: Vec<&str> = ["set"].into_iter().chain(words.split(' ')).collect();
+        let output = queue.margay(&words);
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    queue.ok(&["sbatch", "--wrap", "sleep 1000"]);
+    queue.ok(&["sbatch", "-p", "night", "-A", "a", "--wrap", "sleep 1000"]);
+    queue.ok(&["sbatch", "-H", "-p", "night", "-A", "a", "--wrap", "true"]);
+    let lines = |words: &[&str]| -> Vec<String> {
+        let words: Vec<String> = queue.ok(words).lines().map(str::to_owned).collect();
+        let one = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        words.iter().map(one).collect()
+    };
+
+    // Slurm's.
+    let table = lines(&["sinfo", "-h", "-o", "%P %a %l %L %D %t %C"]);
+    assert_eq!(
+        table,
+        [
+            "compute* up infinite n/a 1 mix 2/2/0/4",
+            "night up 12:00:00 30:00 1 mix 2/2/0/4",
+            "shut inact infinite n/a 1 mix 2/2/0/4",
+        ]
+    );
+    assert_eq!(lines(&["sinfo", "-h", "-o", "%D %t"]), ["1 mix"]);
+    assert_eq!(lines(&["sinfo", "-h", "-p", "shut", "-o", "%R"]), ["shut"]);
+    assert_eq!(lines(&["sinfo", "-h", "-N", "-t", "mix"]).len(), 3);
+    assert!(lines(&["sinfo", "-h", "-t", "idle,down"]).is_empty());
+    assert!(lines(&["sinfo", "-h", "-R"]).is_empty());
+    queue.refused(&["sinfo", "-t", "odd"], 1, "Bad state string: \"odd\"");
+    let shown = queue.line(&["scontrol", "-o", "show", "partition", "night"]);
+    for part in [
+        "PartitionName=night AllowGroups=ALL AllowAccounts=a ",
+        " Default=NO ",
+        " DefaultTime=00:30:00 ",
+        " MaxTime=12:00:00 ",
+        " State=UP TotalCPUs=4 TotalNodes=1 ",
+        " MaxMemPerNode=2048",
+    ] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    assert_eq!(lines(&["scontrol", "-o", "show", "partition"]).len(), 3);
+    queue.refused(
+        &["scontrol", "show", "partition", "x"],
+        1,
+        "Partition x not found",
+    );
+    queue.refused(&["scontrol", "show", "node", "x"], 1, "Node x not found");
+    let node = queue.line(&["scontrol", "-o", "show", "nodes"]);
+    assert!(node.contains(" Partitions=compute,night,shut "), "{node}");
+
+    // Those of PBS.
+    let table = lines(&["qstat", "-Q"]);
+    assert_eq!(
+        table[2..],
+        [
+            "compute 0 1 yes yes 0 1 0 0 0 0 Exec",
+            "night 9 2 yes yes 1 1 0 0 0 0 Exec",
+            "shut 0 0 no no 0 0 0 0 0 0 Exec",
+        ]
+    );
+    assert_eq!(
+        lines(&["qstat", "-q", "night"])[5..],
+        ["night 2gb -- 12:00:00 -- 1 1 2 E R"]
+    );
+    let full = queue.ok(&["qstat", "-Qf", "night"]);
+    assert!(
+        full.contains("resources_max.walltime = 12:00:00\n"),
+        "{full}"
+    );
+    let list = queue.ok(&["qmgr", "-c", "list queue night"]);
+    assert!(list.starts_with("Queue night\n") && list.contains("max_run = [o:PBS_ALL=2]\n"));
+    assert_eq!(
+        queue
+            .ok(&["qmgr", "-c", "list queue"])
+            .matches("Queue ")
+            .count(),
+        3
+    );
+    queue.refused(&["qmgr", "-c", "list queue x"], 1, "Unknown queue");
+    queue.refused(&["qstat", "-Q", "x"], 170, "Unknown queue x");
+    assert_eq!(lines(&["qstat", "night"]).len(), 4);
+    assert_eq!(lines(&["qstat", "shut"]).len(), 0);
+    queue.margay(&["set", "policy", "default-queue=night"]);
+    assert!(
+        queue
+            .ok(&["qstat", "-Bf"])
+            .contains("default_queue = night\n")
+    );
+
+    // LoadLeveler's.
+    let names: Vec<String> = lines(&["llclass"])[1..]
+        .iter()
+        .map(|line| line.split(' ').next().unwrap().to_owned())
+        .collect();
+    assert_eq!(names, ["compute", "night", "shut"]);
+    queue.refused(&["llclass", "x"], 1, "no class x");
 }
 
 #[test]

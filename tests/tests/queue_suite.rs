@@ -30,7 +30,14 @@ const OF_HOSTS: [(&str, &[&str]); 4] = [
     ("queue", OF_NO_STORE),
     ("queue_shells", &[]),
     // It asks for two slots of one host, of which each has one.
-    ("batch", &["pbs_s_commands_submit_show_and_end_jobs"]),
+    (
+        "batch",
+        &[
+            "pbs_s_commands_submit_show_and_end_jobs",
+            // Its tables are those of one host.
+            "tables_show_each_queue_with_its_rules",
+        ],
+    ),
     // Each job has a supervisor of its own on another host.
     (
         "batch_live",

@@ -246,6 +246,17 @@ impl Scheduler {
         [all, own]
     }
 
+    /// Jobs of a queue that run, with their slots, and how many of it wait.
+    #[must_use]
+    pub fn queue_counts(&self, queue: &str) -> (Counts, u32) {
+        let Some(tag) = self.tags.get(queue) else {
+            return (Counts::default(), 0);
+        };
+        let running = self.in_queue.get(tag).copied().unwrap_or_default();
+        let all = self.all_in_queue.get(tag).copied().unwrap_or(0);
+        (running, all.saturating_sub(running.jobs))
+    }
+
     /// How many jobs are looked at before this one.
     #[must_use]
     pub fn before(&self, id: JobId) -> Option<usize> {

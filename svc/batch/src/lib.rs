@@ -7,6 +7,7 @@ mod api;
 mod common;
 mod interactive;
 mod loadleveler;
+mod machine;
 mod pbs;
 mod slurm;
 mod top;

@@ -4,9 +4,12 @@ use std::collections::HashMap;
 
 use margay_core_queue::script::loadleveler::{Step, steps};
 use margay_core_queue::{Dependency, End, JobId, Phase, Wishes, script};
-use margay_svc_queue_wire::{Bytes, Cause, Detail, Machine, Order, Request, Shared, Target, user};
+use margay_svc_queue_wire::{
+    Bytes, Cause, Detail, HostRow, Order, QueueRow, Request, Shared, Target, user,
+};
 
 use crate::common::{self, Done, base_name, complain, date, now_s, print};
+use crate::machine;
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Usage, Words};
 
@@ -444,43 +447,75 @@ pub(crate) const STATUS: &[Known] = &[
     ('h', "", Value),
 ];
 
-fn status(words: &[String]) -> Done {
-    let _ = Words::divide(words, STATUS)?;
-    let Machine {
-        host,
-        slots,
-        used,
-        running,
-        waiting,
-        ..
-    } = common::machine()?;
-    let state = match (used, slots) {
-        (0, _) => "Idle",
-        (used, slots) if used >= slots => "Busy",
+/// A host as `llstatus` has it: what it does, in one word.
+fn startd(host: &HostRow) -> &'static str {
+    match (host.is_up, host.leaves, host.used) {
+        (true, true, 1..) => "Drning",
+        (true, true, 0) => "Drned",
+        (false, ..) => "Down",
+        (.., 0) => "Idle",
+        (.., used) if used >= host.slots => "Busy",
         _ => "Run",
-    };
-    let lines = [
+    }
+}
+
+fn status(words: &[String]) -> Done {
+    let words = Words::divide(words, STATUS)?;
+    let machine = common::machine()?;
+    let hosts = machine::hosts(&machine);
+    let asked = [words.list("h"), words.rest.clone()].concat();
+    if let Some(other) = asked
+        .iter()
+        .find(|name| !hosts.iter().any(|host| host.name == **name))
+    {
+        return Err(format!("the machine {other} is not on the machine_list"));
+    }
+    let mut lines = vec![
         [
             "Name", "Schedd", "InQ", "Act", "Startd", "Run", "Slots", "Used", "Arch", "OpSys",
         ]
         .map(str::to_owned)
         .to_vec(),
-        vec![
-            host.clone(),
-            "Avail".into(),
-            (running + waiting).to_string(),
-            running.to_string(),
-            state.into(),
-            running.to_string(),
-            slots.to_string(),
-            used.to_string(),
+    ];
+    let is_asked = |host: &&HostRow| asked.is_empty() || asked.contains(&host.name);
+    for host in hosts.iter().filter(is_asked) {
+        // The head's host has the queue.
+        let [schedd, in_queue, active] = match host.name == machine.host {
+            true => [
+                "Avail".to_owned(),
+                (machine.running + machine.waiting).to_string(),
+                machine.running.to_string(),
+            ],
+            false => ["None", "0", "0"].map(str::to_owned),
+        };
+        lines.push(vec![
+            host.name.clone(),
+            schedd,
+            in_queue,
+            active,
+            startd(host).into(),
+            host.running.to_string(),
+            host.slots.to_string(),
+            host.used.to_string(),
             std::env::consts::ARCH.into(),
             "Linux".into(),
-        ],
-    ];
+        ]);
+    }
+    let absent: Vec<&str> = (hosts.iter().filter(|host| !host.is_up))
+        .map(|host| &*host.name)
+        .collect();
+    let presence = match absent.len() {
+        0 => "All machines on the machine_list are present.".to_owned(),
+        1 => format!("The following machine is absent\n\t{}", absent[0]),
+        _ => format!(
+            "The following machines are absent\n\t{}",
+            absent.join("\n\t")
+        ),
+    };
     print(&format!(
-        "{}\nThe Central Manager is defined on {host}\n\nAll machines on the machine_list are present.\n",
-        common::table(&lines)
+        "{}\nThe Central Manager is defined on {}\n\n{presence}\n",
+        common::table(&lines),
+        machine.host
     ))?;
     Ok(0)
 }
@@ -488,10 +523,17 @@ fn status(words: &[String]) -> Done {
 const CLASSES: &[Known] = &[('l', "", Nothing)];
 
 fn classes(words: &[String]) -> Done {
-    let _ = Words::divide(words, CLASSES)?;
+    let words = Words::divide(words, CLASSES)?;
     let machine = common::machine()?;
-    let free = machine.slots.saturating_sub(machine.used);
-    let lines = [
+    let queues = machine::queues(&machine);
+    let asked = &words.rest;
+    if let Some(other) = asked
+        .iter()
+        .find(|name| !queues.iter().any(|own| own.name == **name))
+    {
+        return Err(format!("there is no class {other}"));
+    }
+    let mut lines = vec![
         [
             "Name",
             "MaxJobCPU",
@@ -502,15 +544,19 @@ fn classes(words: &[String]) -> Done {
         ]
         .map(str::to_owned)
         .to_vec(),
-        vec![
-            "compute".into(),
-            "undefined".into(),
-            "undefined".into(),
-            free.to_string(),
-            machine.slots.to_string(),
-            format!("of {} at {}", user(), date(now_s())),
-        ],
     ];
+    let is_asked = |queue: &&QueueRow| asked.is_empty() || asked.contains(&queue.name);
+    for queue in queues.iter().filter(is_asked) {
+        let most = queue.rules.used_slots.unwrap_or(u32::MAX);
+        lines.push(vec![
+            queue.name.clone(),
+            "undefined".into(),
+            "undefined".into(),
+            machine::free_slots(&queues, queue).to_string(),
+            queue.slots.min(most).to_string(),
+            format!("of {} at {}", user(), date(now_s())),
+        ]);
+    }
     print(&common::table(&lines))?;
     Ok(0)
 }

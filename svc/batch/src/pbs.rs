@@ -83,8 +83,9 @@ pub const USAGES: [Usage; 10] = [
 /// By which words they print it.
 pub const ASKS_FOR_HELP: &[&str] = &["--help", "-h"];
 
-/// Exit codes of PBS: no such job, and one that has ended.
+/// Exit codes of PBS: no such job, no such queue, and a job that has ended.
 const UNKNOWN_JOB: u8 = 153;
+const UNKNOWN_QUEUE: u8 = 170;
 const HAS_FINISHED: u8 = 35;
 
 /// Runs a command.

@@ -4,6 +4,8 @@ mod cancel;
 mod control;
 mod fields;
 mod format;
+mod hostlist;
+mod machine;
 mod sacct;
 mod sbatch;
 mod sinfo;
@@ -86,9 +88,6 @@ pub const ASKS_FOR_HELP: &[&str] = &["--help", "--usage", "-h"];
 
 /// The version that scripts see; they ask for it to know which options there are.
 const VERSION: &str = "slurm 23.11.0 (margay)";
-
-/// The partition that there always is.
-const PARTITION: &str = "compute";
 
 /// Runs a command.
 ///

@@ -251,6 +251,7 @@ mod tests {
             waiting: 0,
             head: 1,
             hosts: Vec::new(),
+            queues: Vec::new(),
             groups: String::new(),
             standbys: Vec::new(),
         };

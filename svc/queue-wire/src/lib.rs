@@ -9,6 +9,7 @@ mod hosts;
 mod line;
 mod place;
 mod program;
+mod queues;
 mod shared;
 mod store;
 
@@ -27,6 +28,7 @@ pub use place::{
     passage_address,
 };
 pub use program::check_program;
+pub use queues::QueueRow;
 pub use shared::{Owner, Shared, user};
 pub use store::{IN_FILE, StoreUrl};
 
@@ -116,6 +118,9 @@ pub struct Machine {
     /// Where there are several.
     #[serde(default)]
     pub hosts: Vec<HostRow>,
+    /// None from a head that does not know them yet.
+    #[serde(default)]
+    pub queues: Vec<QueueRow>,
     /// How jobs are kept apart, in the queue of all users.
     #[serde(default)]
     pub groups: String,

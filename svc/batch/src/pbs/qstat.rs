@@ -1,11 +1,12 @@
 //! `qstat`: jobs, queues and the server.
 
 use margay_core_queue::{After, End, Phase};
-use margay_svc_queue_wire::{Detail, Machine, Target};
+use margay_svc_queue_wire::{Detail, Machine, QueueRow, Target};
 use serde_json::{Map, Value as Json, json};
 
-use super::{HAS_FINISHED, UNKNOWN_JOB, shown, state, target};
+use super::{HAS_FINISHED, UNKNOWN_JOB, UNKNOWN_QUEUE, shown, state, target};
 use crate::common::{self, Done, complain, now_s, print};
+use crate::machine;
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
 
@@ -35,7 +36,7 @@ pub(crate) const OPTIONS: &[Known] = &[
 ];
 
 /// `HH:MM:SS`, however many hours.
-fn clock(seconds: u64) -> String {
+pub(super) fn clock(seconds: u64) -> String {
     format!(
         "{:02}:{:02}:{:02}",
         seconds / 3600,
@@ -115,8 +116,15 @@ fn lines<'a>(details: &'a [Detail], host: &str, is_whole: bool) -> Vec<Line<'a>>
 pub fn run(words: &[String]) -> Done {
     let words = Words::divide(words, OPTIONS)?;
     let machine = common::machine()?;
+    let queues = machine::queues(&machine);
+    let is_queue = |name: &&String| queues.iter().any(|queue| queue.name == **name);
     if words.has("Q") || words.has("q") || words.has("B") {
-        print(&queues(&words, &machine)?)?;
+        let unknown = words.rest.iter().find(|name| !is_queue(name));
+        if let Some(other) = unknown.filter(|_| !words.has("B")) {
+            complain(&format!("qstat: Unknown queue {other}"));
+            return Ok(UNKNOWN_QUEUE);
+        }
+        print(&tables(&words, &machine, &queues))?;
         return Ok(0);
     }
     let has_history = words.has("x") || words.has("H");
@@ -124,7 +132,7 @@ pub fn run(words: &[String]) -> Done {
     let mut details = Vec::new();
     let (names, jobs): (Vec<&String>, Vec<&String>) =
         words.rest.iter().partition(|word| target(word).is_err());
-    if let Some(queue) = names.iter().find(|name| name.as_str() != "compute") {
+    if let Some(queue) = names.iter().find(|name| !is_queue(name)) {
         complain(&format!("qstat: Unknown queue or job {queue}"));
         code = UNKNOWN_JOB;
     }
@@ -155,6 +163,7 @@ pub fn run(words: &[String]) -> Done {
         .collect();
     details.retain(|detail| {
         (users.is_empty() || users.contains(&detail.user))
+            && (names.is_empty() || !jobs.is_empty() || names.contains(&&detail.row.partition))
             && (has_history || detail.row.ended.is_none())
             && (!words.has("r") || state(detail) == 'R')
             && (!words.has("i") || state(detail) != 'R')
@@ -211,6 +220,14 @@ fn plain(lines: &[Line<'_>]) -> String {
     text
 }
 
+/// Memory as a table has it.
+fn memory(mib: u64) -> String {
+    match mib % 1024 {
+        0 => format!("{}gb", mib / 1024),
+        _ => format!("{mib}mb"),
+    }
+}
+
 fn wide(lines: &[Line<'_>], words: &Words, machine: &Machine) -> String {
     let mut text = format!(
         "\n{}: \n                                                            Req'd  Req'd   Elap\n\
@@ -221,10 +238,7 @@ fn wide(lines: &[Line<'_>], words: &Words, machine: &Machine) -> String {
     for line in lines {
         let (detail, row) = (line.detail, &line.detail.row);
         let size = &detail.wishes.size;
-        let memory = size.memory(row.slots).map(|mib| match mib % 1024 {
-            0 => format!("{}gb", mib / 1024),
-            _ => format!("{mib}mb"),
-        });
+        let memory = size.memory(row.slots).map(memory);
         let none = || "--".to_owned();
         text += &format!(
             "{:<15} {:<8} {:<8} {:<10} {:>6} {:>3} {:>3} {:>6} {:>5} {} {:>5}\n",
@@ -403,34 +417,91 @@ fn as_json(lines: &[Line<'_>], machine: &Machine) -> String {
     format!("{all:#}\n")
 }
 
-fn queues(words: &Words, machine: &Machine) -> Result<String, String> {
+/// The tables of the server and of the queues with these names; of all without.
+fn tables(words: &Words, machine: &Machine, queues: &[QueueRow]) -> String {
+    let asked = &words.rest;
+    let queues = (queues.iter()).filter(|own| asked.is_empty() || asked.contains(&own.name));
+    match (words.has("B"), words.has("q"), words.has("f")) {
+        (true, _, is_full) => server(machine, is_full),
+        (_, _, true) => queues.map(full_queue).collect(),
+        (_, true, _) => {
+            let lines: String = queues.map(short_queue).collect();
+            format!(
+                "\nserver: {}\n\nQueue            Memory CPU Time Walltime Node   Run   Que   Lm  State\n\
+                 ---------------- ------ -------- -------- ---- ----- ----- ----  -----\n{lines}",
+                machine.host
+            )
+        }
+        _ => {
+            let lines: String = queues.map(counted_queue).collect();
+            format!(
+                "Queue              Max   Tot Ena Str   Que   Run   Hld   Wat   Trn   Ext Type\n\
+                 ---------------- ----- ----- --- --- ----- ----- ----- ----- ----- ----- ----\n{lines}"
+            )
+        }
+    }
+}
+
+fn server(machine: &Machine, is_full: bool) -> String {
     let (running, waiting) = (machine.running, machine.waiting);
     let total = running + waiting;
-    Ok(match (words.has("B"), words.has("q"), words.has("f")) {
-        (true, _, true) => format!(
+    if is_full {
+        return format!(
             "Server: {0}\n    server_state = Active\n    server_host = {0}\n    scheduling = True\n    total_jobs = {total}\n    \
-             default_queue = compute\n    pbs_version = 22.05.11\n\n",
-            machine.host
-        ),
-        (true, _, false) => format!(
-            "Server             Max   Tot   Que   Run   Hld   Wat   Trn   Ext Status\n\
-             ---------------- ----- ----- ----- ----- ----- ----- ----- ----- -----------\n\
-             {:<16}     0 {total:>5} {waiting:>5} {running:>5}     0     0     0     0 Active\n",
-            cut(&machine.host, 16)
-        ),
-        (_, _, true) => format!(
-            "Queue: compute\n    queue_type = Execution\n    total_jobs = {total}\n    enabled = True\n    started = True\n\n"
-        ),
-        (_, true, _) => format!(
-            "\nserver: {}\n\nQueue            Memory CPU Time Walltime Node   Run   Que   Lm  State\n\
-             ---------------- ------ -------- -------- ---- ----- ----- ----  -----\n\
-             compute            --      --       --      -- {running:>5} {waiting:>5}   --   E R\n",
-            machine.host
-        ),
-        _ => format!(
-            "Queue              Max   Tot Ena Str   Que   Run   Hld   Wat   Trn   Ext Type\n\
-             ---------------- ----- ----- --- --- ----- ----- ----- ----- ----- ----- ----\n\
-             compute              0 {total:>5} yes yes {waiting:>5} {running:>5}     0     0     0     0 Exec\n"
-        ),
-    })
+             default_queue = {1}\n    pbs_version = 22.05.11\n\n",
+            machine.host,
+            machine::default_queue(&machine::queues(machine))
+        );
+    }
+    format!(
+        "Server             Max   Tot   Que   Run   Hld   Wat   Trn   Ext Status\n\
+         ---------------- ----- ----- ----- ----- ----- ----- ----- ----- -----------\n\
+         {:<16}     0 {total:>5} {waiting:>5} {running:>5}     0     0     0     0 Active\n",
+        cut(&machine.host, 16)
+    )
+}
+
+/// A queue with all its limits.
+fn full_queue(queue: &QueueRow) -> String {
+    let mut text = format!(
+        "Queue: {}\n    queue_type = Execution\n    total_jobs = {}\n",
+        queue.name,
+        queue.running + queue.waiting
+    );
+    for (name, value) in super::qmgr::rules(queue) {
+        text += &format!("    {name} = {value}\n");
+    }
+    text + "\n"
+}
+
+/// A queue with what a job of it may have.
+fn short_queue(queue: &QueueRow) -> String {
+    let rules = &queue.rules;
+    let none = || "--".to_owned();
+    format!(
+        "{:<16} {:>6}    --    {:>8}   -- {:>5} {:>5} {:>4}   {} {}\n",
+        cut(&queue.name, 16),
+        // Dashes stand in the middle of their column.
+        rules.most_memory_mib.map_or_else(|| "--  ".into(), memory),
+        rules.most_limit_s.map_or_else(|| "--   ".into(), clock),
+        queue.running,
+        queue.waiting,
+        rules.running.map_or_else(none, |most| most.to_string()),
+        if rules.is_open { 'E' } else { 'D' },
+        if rules.is_started { 'R' } else { 'S' }
+    )
+}
+
+/// A queue with how many jobs it has.
+fn counted_queue(queue: &QueueRow) -> String {
+    let (running, waiting) = (queue.running, queue.waiting);
+    let yes = |is: bool| if is { "yes" } else { "no" };
+    format!(
+        "{:<16} {:>5} {:>5} {:<3} {:<3} {waiting:>5} {running:>5}     0     0     0     0 Exec\n",
+        cut(&queue.name, 16),
+        queue.rules.jobs.unwrap_or(0),
+        running + waiting,
+        yes(queue.rules.is_open),
+        yes(queue.rules.is_started)
+    )
 }

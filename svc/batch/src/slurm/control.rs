@@ -1,11 +1,13 @@
-//! `scontrol`: all that is known of jobs, the node and the partition; changing jobs.
+//! `scontrol`: all that is known of jobs, nodes and partitions; changing jobs.
 
 use margay_core_queue::{Phase, duration};
 use margay_svc_queue_wire::{Change, Machine, Request, Target};
 
 use super::fields::{NOTHING, View, exit, reason, state};
-use super::{PARTITION, VERSION, chosen};
+use super::machine::{node, partition};
+use super::{VERSION, chosen, hostlist};
 use crate::common::{self, Done, date, print};
+use crate::machine;
 use crate::words::Known;
 use crate::words::Takes::Nothing;
 
@@ -46,7 +48,13 @@ pub fn run(words: &[String]) -> Done {
         ["show", "hostnames" | "hostname"] => {
             hostnames(&std::env::var("SLURM_JOB_NODELIST").unwrap_or_default())
         }
-        ["show", "hostlist" | "hostlistsorted", list] => print(&format!("{list}\n")).map(|()| 0),
+        ["show", form @ ("hostlist" | "hostlistsorted"), list] => {
+            let mut hosts = hostlist::expanded(list)?;
+            if form == "hostlistsorted" {
+                hostlist::sort(&mut hosts);
+            }
+            print(&format!("{}\n", hostlist::compressed(&hosts))).map(|()| 0)
+        }
         ["show", what, ref names @ ..] => show(what, names, is_one_line),
         ["hold" | "uhold", ref jobs @ ..] => hold(jobs, true),
         ["release", ref jobs @ ..] => hold(jobs, false),
@@ -116,56 +124,29 @@ fn hold(jobs: &[&str], is_held: bool) -> Done {
 
 /// Prints the hosts of a list such as `n[1-3],m` on a line each.
 fn hostnames(list: &str) -> Done {
-    let mut text = String::new();
-    let mut rest = list;
-    while !rest.is_empty() {
-        let open = rest.find('[');
-        let comma = rest.find(',').unwrap_or(rest.len());
-        match open.filter(|&open| open < comma) {
-            None => {
-                text += &format!("{}\n", &rest[..comma]);
-                rest = rest.get(comma + 1..).unwrap_or("");
-            }
-            Some(open) => {
-                let wrong = || format!("Invalid hostlist: {list}");
-                let close = rest
-                    .find(']')
-                    .filter(|&close| close > open)
-                    .ok_or_else(wrong)?;
-                let end = rest[close..].find(',').map_or(rest.len(), |at| close + at);
-                let (before, behind) = (&rest[..open], &rest[close + 1..end]);
-                for range in rest[open + 1..close].split(',') {
-                    let (from, to) = range.split_once('-').unwrap_or((range, range));
-                    let width = from.len();
-                    let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
-                    let (from, to) = (number(from)?, number(to)?);
-                    if to.saturating_sub(from) > 100_000 {
-                        return Err(wrong());
-                    }
-                    for number in from..=to {
-                        text += &format!("{before}{number:0width$}{behind}\n");
-                    }
-                }
-                rest = rest.get(end + 1..).unwrap_or("");
-            }
-        }
-    }
-    print(&text)?;
+    let hosts = hostlist::expanded(list)?;
+    print(
+        &hosts
+            .iter()
+            .map(|host| format!("{host}\n"))
+            .collect::<String>(),
+    )?;
     Ok(0)
 }
 
 fn show(what: &str, names: &[&str], is_one_line: bool) -> Done {
     let machine = common::machine()?;
+    let mut missing = None;
+    // A name may stand behind the word: `show node=n1`.
+    let (what, names) = match what.split_once('=') {
+        Some((what, name)) => (what, [&[name], names].concat()),
+        None => (what, names.to_vec()),
+    };
     let records = match what.to_ascii_lowercase().as_str() {
-        what if what == "job"
-            || what == "jobs"
-            || what.starts_with("jobid=")
-            || what == "jobid" =>
-        {
-            let targets = match (names, what.split_once('=')) {
-                (_, Some((_, job))) => targets(&[job])?,
-                ([], None) => vec![],
-                (names, None) => targets(names)?,
+        "job" | "jobs" | "jobid" => {
+            let targets = match names[..] {
+                [] => vec![],
+                ref names => targets(names)?,
             };
             let details = common::details(true, targets.clone()).map_err(|text| {
                 match text.starts_with("there is no job") {
@@ -186,8 +167,30 @@ fn show(what: &str, names: &[&str], is_one_line: bool) -> Done {
             }
             records
         }
-        "node" | "nodes" => vec![node(&machine, names)?],
-        "partition" | "partitions" => vec![partition(&machine, names)?],
+        "node" | "nodes" => {
+            let (hosts, queues) = (machine::hosts(&machine), machine::queues(&machine));
+            let names = hostlist::expanded(&names.join(","))?;
+            missing = absent("Node", &names, |name| {
+                hosts.iter().any(|own| own.name == name)
+            });
+            (hosts.iter().filter(|own| is_asked(&names, &own.name)))
+                .map(|host| node(host, &queues))
+                .collect()
+        }
+        "partition" | "partitions" => {
+            let (hosts, queues) = (machine::hosts(&machine), machine::queues(&machine));
+            let names: Vec<String> = names
+                .iter()
+                .flat_map(|list| list.split(','))
+                .map(str::to_owned)
+                .collect();
+            missing = absent("Partition", &names, |name| {
+                queues.iter().any(|own| own.name == name)
+            });
+            (queues.iter().filter(|own| is_asked(&names, &own.name)))
+                .map(|queue| partition(queue, &hosts))
+                .collect()
+        }
         "config" | "conf" => vec![config(&machine)],
         other => {
             return Err(format!(
@@ -203,7 +206,19 @@ fn show(what: &str, names: &[&str], is_one_line: bool) -> Done {
         })
         .collect();
     print(&text)?;
-    Ok(0)
+    missing.map_or(Ok(0), Err)
+}
+
+fn is_asked(names: &[String], name: &str) -> bool {
+    names.is_empty() || names.iter().any(|own| own == name)
+}
+
+/// What is said of names that there are not.
+fn absent(what: &str, names: &[String], is_there: impl Fn(&str) -> bool) -> Option<String> {
+    let absent: Vec<&str> = (names.iter().map(String::as_str))
+        .filter(|name| !is_there(name))
+        .collect();
+    (!absent.is_empty()).then(|| format!("{what} {} not found", absent.join(",")))
 }
 
 fn job(view: &View<'_>) -> Vec<String> {
@@ -296,62 +311,6 @@ fn job(view: &View<'_>) -> Vec<String> {
         format!("StdIn={}", value("stdin")),
         format!("StdOut={}", value("stdout")),
     ]
-}
-
-fn node(machine: &Machine, names: &[&str]) -> Result<Vec<String>, String> {
-    if names.iter().any(|name| *name != machine.host) {
-        return Err(format!("Node {} not found", names.join(",")));
-    }
-    let state = match (machine.used, machine.slots) {
-        (0, _) => "IDLE",
-        (used, slots) if used >= slots => "ALLOCATED",
-        _ => "MIXED",
-    };
-    let memory = margay_sys_os::memory::installed_bytes() >> 20;
-    Ok(vec![
-        format!(
-            "NodeName={0} Arch={1} CoresPerSocket={2}",
-            machine.host,
-            std::env::consts::ARCH,
-            machine.slots
-        ),
-        format!(
-            "CPUAlloc={} CPUEfctv={1} CPUTot={1} CPULoad=N/A",
-            machine.used, machine.slots
-        ),
-        "AvailableFeatures=(null)".into(),
-        "ActiveFeatures=(null)".into(),
-        "Gres=(null)".into(),
-        format!(
-            "NodeAddr={0} NodeHostName={0} Version=23.11.0",
-            machine.host
-        ),
-        format!("OS=Linux RealMemory={memory} AllocMem=0 FreeMem=N/A Sockets=1 Boards=1"),
-        format!("State={state} ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A"),
-        format!("Partitions={PARTITION}"),
-        format!("CfgTRES=cpu={},mem={memory}M,billing={0}", machine.slots),
-        format!("AllocTRES=cpu={}", machine.used),
-    ])
-}
-
-fn partition(machine: &Machine, names: &[&str]) -> Result<Vec<String>, String> {
-    if names.iter().any(|name| *name != PARTITION) {
-        return Err(format!("Partition {} not found", names.join(",")));
-    }
-    Ok(vec![
-        format!("PartitionName={PARTITION}"),
-        "AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL".into(),
-        "AllocNodes=ALL Default=YES QoS=N/A".into(),
-        "DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO".into(),
-        "MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED".into(),
-        format!("Nodes={}", machine.host),
-        "PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO".into(),
-        format!(
-            "State=UP TotalCPUs={} TotalNodes=1 SelectTypeParameters=NONE",
-            machine.slots
-        ),
-        "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED".into(),
-    ])
 }
 
 fn config(machine: &Machine) -> Vec<String> {

@@ -400,6 +400,12 @@ impl Head {
     }
 
     /// The hosts as they are shown.
+    /// The name of the host with this number.
+    pub(super) fn host_name(&self, number: u32) -> Option<String> {
+        let host = self.hosts.as_ref()?.known.get(number as usize)?;
+        Some(host.name.clone())
+    }
+
     pub(super) fn host_rows(&self) -> Vec<HostRow> {
         let Some(hosts) = &self.hosts else {
             return Vec::new();

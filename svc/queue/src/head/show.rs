@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use margay_core_queue::{End, Job, JobId, Phase, Reason, refusal};
-use margay_svc_queue_wire::{Answer, JobRow, Machine, Target};
+use margay_core_queue::{End, Job, JobId, Phase, QueueRules, Reason, refusal};
+use margay_svc_queue_wire::{Answer, JobRow, Machine, QueueRow, Target};
 
 use super::Head;
 use super::rights::veil_row;
@@ -227,6 +227,26 @@ impl Head {
         self.scheduler.running().map(|job| job.slots).sum()
     }
 
+    /// The queues, with sums that each change of a job keeps up to date.
+    fn queue_rows(&self) -> Vec<QueueRow> {
+        let settings = self.scheduler.settings();
+        let row = |(name, rules): (&String, &QueueRules)| {
+            let (running, waiting) = self.scheduler.queue_counts(name);
+            let parts = rules.gang.iter().flat_map(|gang| &gang.hosts);
+            QueueRow {
+                name: name.clone(),
+                is_default: *name == settings.default_queue,
+                slots: self.slots_for(name),
+                used: running.slots,
+                running: running.jobs,
+                waiting,
+                hosts: parts.filter_map(|part| self.host_name(part.host)).collect(),
+                rules: rules.clone(),
+            }
+        };
+        settings.queues.iter().map(row).collect()
+    }
+
     /// The machine and how much of it is used.
     #[must_use]
     pub fn machine(&self) -> Machine {
@@ -242,6 +262,7 @@ impl Head {
                 .saturating_sub(self.scheduler.running().count()),
             head: std::process::id(),
             hosts: self.host_rows(),
+            queues: self.queue_rows(),
             groups: match (&self.resources.readable, &self.resources.groups) {
                 (None, _) => String::new(),
                 (Some(_), Ok(groups)) => groups.shown(),
