@@ -196,6 +196,7 @@ mod tests {
             state,
             call: "MPI_Recv".into(),
             waiting,
+            further_waits: vec![],
             cpu_s: 1.0,
             faults: 0,
             disk_faults: 0,
@@ -232,6 +233,7 @@ mod tests {
             context: 0,
             since_s: 75.0,
             text: "MPI_Recv for rank 1".into(),
+            thread: 100,
         };
         let job = JobView {
             job: 77,

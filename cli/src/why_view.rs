@@ -80,6 +80,7 @@ mod tests {
             since_s: (!waiting.is_empty()).then_some(41.0),
             missing: if waiting.is_empty() { vec![] } else { vec![5] },
             stack,
+            further: vec![],
         };
         let main = frame("main()", 20, "at a.c:20 in main()");
         let smooth = frame("smooth()", 88, "at a.c:88 in smooth()");

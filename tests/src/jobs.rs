@@ -34,6 +34,14 @@ impl Built {
         Built::by(stage().join("bin/mpicc"), source, &[])
     }
 
+    /// The same with further words for the compiler.
+    ///
+    /// # Panics
+    /// As [`mpi`](Self::mpi).
+    pub fn mpi_with(source: &str, flags: &[&str]) -> Built {
+        Built::by(stage().join("bin/mpicc"), source, flags)
+    }
+
     /// Compiles a file of `programs/` by the C compiler, without MPI.
     ///
     /// # Panics

@@ -156,6 +156,27 @@ fn a_deadlock_across_hosts_is_found_and_all_ranks_are_in_one_view() {
     assert_eq!(end.err.matches(" at stands.c:").count(), 4, "{}", end.err);
 }
 
+/// The agents of the hosts say of each thread in which call it waits and where.
+#[test]
+fn threads_of_ranks_on_other_hosts_are_shown_with_their_calls() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let built = Built::mpi_with("why/threads.c", &["-fopenmp"]);
+    let words = hosts.mpiexec("-deadlock end -ppn 1 -n 2");
+    let job = Job::start(&words.and(built.path()).and("probes"), 100);
+    let end = job.ended_with_nothing_left();
+    assert_eq!(end.status.code(), Some(1), "{}", end.err);
+    for (rank, other) in [(0, 1), (1, 0)] {
+        for said in [
+            format!("rank {rank}: waiting in MPI_Probe for rank {other}, tag 5 at threads.c:"),
+            format!(
+                "rank {rank}, another thread: waiting in MPI_Recv for rank {other}, tag 1 at threads.c:"
+            ),
+        ] {
+            assert!(end.err.contains(&said), "no {said}: {}", end.err);
+        }
+    }
+}
+
 /// The checker looks at the ranks of all hosts, and compares what they do.
 #[test]
 fn the_checker_looks_at_the_ranks_of_all_hosts() {

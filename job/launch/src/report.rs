@@ -11,7 +11,9 @@ use margay_job_observe::places::Places;
 use margay_job_observe::posted::Posted;
 use margay_job_observe::state::analysis;
 use margay_job_observe::waits::{Analysis, rank_ranges};
-use margay_job_observe::words::{state_in_words, unexpected_lines, wait_in_words};
+use margay_job_observe::words::{
+    further_threads, further_waits_in_words, state_in_words, unexpected_lines, wait_in_words,
+};
 use margay_net_platform::Peers;
 use margay_sys_os::clock::now_ns;
 use margay_sys_os::process::is_dumping_core;
@@ -282,13 +284,13 @@ fn meanwhile(launcher: &str, peers: &dyn Peers, crashed: u32) -> String {
     };
     let ranks: Vec<u32> = (0..peers.size()).filter(do_something).collect();
     let mut groups = groups(peers, &ranks);
-    groups.sort_by_key(|(_, ranks)| usize::MAX - ranks.len());
-    let shown = groups.iter().take(MOST_GROUPS);
+    groups.sort_by_key(|group| usize::MAX - group.ranks.len());
+    let shown = groups.iter().take(MOST_GROUPS).flat_map(lines);
     let mut text: String = shown
-        .map(|group| format!("{launcher}: meanwhile, {}\n", line(group)))
+        .map(|line| format!("{launcher}: meanwhile, {line}\n"))
         .collect();
     let rest = groups.iter().skip(MOST_GROUPS);
-    match rest.map(|(_, ranks)| ranks.len()).sum() {
+    match rest.map(|group| group.ranks.len()).sum() {
         0 => {}
         1 => text.push_str(&format!("{launcher}: meanwhile, 1 rank elsewhere\n")),
         many => text.push_str(&format!("{launcher}: meanwhile, {many} ranks elsewhere\n")),
@@ -351,26 +353,44 @@ fn findings(launcher: &str, analysis: &Analysis) -> String {
 /// What ranks do and where, those with the same answer in a line.
 fn states(launcher: &str, peers: &dyn Peers, ranks: &[u32]) -> String {
     let groups = groups(peers, ranks);
-    let line = |group| format!("{launcher}: {}\n", line(group));
-    groups.iter().map(line).collect()
+    let lines = groups.iter().flat_map(lines);
+    lines.map(|line| format!("{launcher}: {line}\n")).collect()
 }
 
-/// A group of ranks in words: `ranks 0, 2: waiting in MPI_Barrier for the other ranks`.
-fn line((state, ranks): &(String, Vec<u32>)) -> String {
-    let many = if ranks.len() == 1 { "" } else { "s" };
-    format!("rank{many} {}: {state}", rank_ranges(ranks))
+/// Ranks that do the same at the same place.
+struct Group {
+    state: String,
+    /// What further threads of each rank wait in, and how many of them.
+    further: Vec<(String, usize)>,
+    ranks: Vec<u32>,
+}
+
+/// A group of ranks in words: `ranks 0, 2: waiting in MPI_Barrier for the other ranks`, and a line
+/// for further threads.
+fn lines(group: &Group) -> Vec<String> {
+    let many = if group.ranks.len() == 1 { "" } else { "s" };
+    let ranks = format!("rank{many} {}", rank_ranges(&group.ranks));
+    let mut lines = vec![format!("{ranks}: {}", group.state)];
+    for (state, threads) in &group.further {
+        let who = further_threads(*threads, group.ranks.len());
+        lines.push(format!("{ranks}, {who}: {state}"));
+    }
+    lines
 }
 
 /// What ranks do and where, and all that do this.
-fn groups(peers: &dyn Peers, ranks: &[u32]) -> Vec<(String, Vec<u32>)> {
-    let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
+fn groups(peers: &dyn Peers, ranks: &[u32]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
     let now_ns = now_ns();
     // Stacks come last: to read one wakes its thread, which runs then, or would if it had a core.
     let posted = Posted::of_ranks(peers, ranks);
-    let states = (ranks.iter()).map(|&r| state_in_words(peers, &posted, r, now_ns));
-    let states: Vec<String> = states.collect();
+    let states = ranks.iter().map(|&rank| {
+        let state = state_in_words(peers, &posted, rank, now_ns);
+        (state, further_waits_in_words(peers, &posted, rank, now_ns))
+    });
+    let states: Vec<(String, Vec<(u32, String)>)> = states.collect();
     let places = Places::of_ranks(peers, ranks);
-    for (&rank, mut state) in ranks.iter().zip(states) {
+    for (&rank, (mut state, waits)) in ranks.iter().zip(states) {
         if let Some(place) = places.in_words(rank) {
             // What waits is the call there; what computes is no call.
             let between = if state.starts_with("waiting") {
@@ -380,9 +400,26 @@ fn groups(peers: &dyn Peers, ranks: &[u32]) -> Vec<(String, Vec<u32>)> {
             };
             state = format!("{state}{between} {place}");
         }
-        match groups.iter_mut().find(|(s, _)| *s == state) {
-            Some((_, ranks)) => ranks.push(rank),
-            None => groups.push((state, vec![rank])),
+        let mut further: Vec<(String, usize)> = Vec::new();
+        for (thread, wait) in waits {
+            let text = match places.further_in_words(rank, thread) {
+                Some(place) => format!("{wait} {place}"),
+                None => wait,
+            };
+            match further.iter_mut().find(|(other, _)| *other == text) {
+                Some((_, threads)) => *threads += 1,
+                None => further.push((text, 1)),
+            }
+        }
+        further.sort();
+        let same = |group: &&mut Group| group.state == state && group.further == further;
+        match groups.iter_mut().find(same) {
+            Some(group) => group.ranks.push(rank),
+            None => groups.push(Group {
+                state,
+                further,
+                ranks: vec![rank],
+            }),
         }
     }
     groups

@@ -3,9 +3,11 @@
 //!
 //! Question: [what is asked](Asked) as a number, and the ranks, parted by blanks. Answers: first
 //! how many there will be, then what each host writes, in lines whose words are parted by tabs:
-//! stacks are `S rank`, behind it an `F` for each function, or `U rank` and why it cannot be read;
+//! stacks are `S rank`, behind it an `F` for each function, or `U rank` and why it cannot be read,
+//! and `T rank thread` instead of `S rank` for further threads that wait;
 //! calls are `R rank`, behind it a `C` for each, or `E` and why there is none; posts are a `P` for
-//! each request that is waited for, and an `M` for each kind of messages sent; a profile is JSON.
+//! each request that is waited for, a `W` for each thread that waits, of ranks that call from
+//! several, and an `M` for each kind of messages sent; a profile is JSON.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -19,7 +21,7 @@ use margay_sys_os::port::Channel;
 
 use crate::call_site::Post;
 use crate::calls::{CallView, LastCalls, last_calls};
-use crate::places::{self, Places};
+use crate::places::Places;
 use crate::posted::{self, Posts, Sent};
 use crate::sample;
 
@@ -104,8 +106,8 @@ impl Asked {
 }
 
 /// Asks for the stacks of some ranks. Those of hosts that do not answer are not there.
-pub(crate) fn ask_stacks(id: u64, ranks: &[u32]) -> HashMap<u32, places::Read> {
-    let mut all = HashMap::new();
+pub(crate) fn ask_stacks(id: u64, ranks: &[u32]) -> Places {
+    let mut all = Places::default();
     ask(id, Asked::Stacks, ranks, |text| read_stacks(text, &mut all));
     all
 }
@@ -180,50 +182,61 @@ fn write_stacks(peers: &dyn Peers, ranks: &[u32]) -> String {
     let places = Places::of_ranks(peers, ranks);
     let mut text = String::new();
     for &rank in ranks {
-        let stack = match places.stack(rank) {
+        match places.stack(rank) {
             None => continue,
             Some(Err(why)) => {
                 let _ = writeln!(text, "U\t{rank}\t{}", word(why));
-                continue;
             }
-            Some(Ok(stack)) => stack,
-        };
-        let _ = writeln!(text, "S\t{rank}");
-        for frame in stack.frames.iter().take(MOST_FRAMES) {
-            let _ = writeln!(
-                text,
-                "F\t{}\t{}\t{}\t{}\t{}\t{}",
-                word(&frame.function),
-                word(frame.file.as_deref().unwrap_or_default()),
-                frame.line.unwrap_or_default(),
-                word(&frame.module),
-                frame.offset,
-                u8::from(frame.is_python),
-            );
+            Some(Ok(stack)) => {
+                let _ = writeln!(text, "S\t{rank}");
+                write_frames(stack, &mut text);
+            }
+        }
+        for (thread, stack) in places.further(rank) {
+            let _ = writeln!(text, "T\t{rank}\t{thread}");
+            write_frames(stack, &mut text);
         }
     }
     text
 }
 
-fn read_stacks(text: &str, all: &mut HashMap<u32, places::Read>) {
-    let mut rank = None;
+fn write_frames(stack: &Stack, text: &mut String) {
+    for frame in stack.frames.iter().take(MOST_FRAMES) {
+        let _ = writeln!(
+            text,
+            "F\t{}\t{}\t{}\t{}\t{}\t{}",
+            word(&frame.function),
+            word(frame.file.as_deref().unwrap_or_default()),
+            frame.line.unwrap_or_default(),
+            word(&frame.module),
+            frame.offset,
+            u8::from(frame.is_python),
+        );
+    }
+}
+
+fn read_stacks(text: &str, all: &mut Places) {
+    // Whose frames come: a rank, and one of its further threads.
+    let mut whose = None;
     for line in text.lines() {
         let words: Vec<&str> = line.split('\t').collect();
+        let number = |at: usize| words[at].parse::<u32>().ok();
         match words[..] {
-            ["S", number] => {
-                rank = number.parse().ok();
-                if let Some(rank) = rank {
-                    all.insert(rank, Ok(Stack::default()));
+            ["S", _] => whose = number(1).map(|rank| (rank, None)),
+            ["T", _, _] => {
+                let further = number(1).zip(number(2));
+                whose = further.map(|(rank, thread)| (rank, Some(thread)));
+            }
+            ["U", _, why] => {
+                if let Some(rank) = number(1) {
+                    all.refuse(rank, why);
                 }
             }
-            ["U", number, why] => {
-                all.extend(number.parse().ok().map(|rank| (rank, Err(why.to_owned()))));
-            }
             ["F", function, file, line, module, offset, python] => {
-                let Some(Ok(stack)) = rank.and_then(|rank| all.get_mut(&rank)) else {
+                let Some((rank, thread)) = whose else {
                     continue;
                 };
-                stack.frames.push(Frame {
+                all.stack_to_fill(rank, thread).frames.push(Frame {
                     function: function.to_owned(),
                     file: (!file.is_empty()).then(|| file.to_owned()),
                     line: line.parse().ok().filter(|&line| line != 0),
@@ -233,6 +246,9 @@ fn read_stacks(text: &str, all: &mut HashMap<u32, places::Read>) {
                 });
             }
             _ => {}
+        }
+        if let (["S" | "T", ..], Some((rank, thread))) = (&words[..], whose) {
+            all.stack_to_fill(rank, thread);
         }
     }
 }
@@ -304,6 +320,10 @@ fn write_posts(peers: &dyn Peers, ranks: &[u32]) -> String {
         let (call, place) = (word(call), word(place));
         let _ = writeln!(text, "P\t{rank}\t{site}\t{call}\t{place}");
     }
+    for (&(rank, thread), Post { call, place }) in &posts.calls {
+        let (call, place) = (word(call), word(place));
+        let _ = writeln!(text, "W\t{rank}\t{thread}\t{call}\t{place}");
+    }
     for (sent, Post { call, place }) in &posts.sends {
         let Sent {
             from,
@@ -329,6 +349,11 @@ fn read_posts(text: &str, all: &mut Posts) {
             ["P", _, site, call, place] => {
                 if let (Some(rank), Ok(site)) = (number(1), site.parse()) {
                     all.requests.insert((rank, site), post(call, place));
+                }
+            }
+            ["W", _, _, call, place] => {
+                if let (Some(rank), Some(thread)) = (number(1), number(2)) {
+                    all.calls.insert((rank, thread), post(call, place));
                 }
             }
             ["M", _, _, _, _, call, place] => {
@@ -369,6 +394,7 @@ mod tests {
     #[test]
     fn posts_are_read_as_they_were_written() {
         let text = "P\t3\t7\tMPI_Irecv\ta.c:7\nP\tx\t7\tMPI_Irecv\ta.c:8\n\
+                    W\t3\t4711\tMPI_Wait\ta.c:10\nW\tx\t1\tMPI_Wait\ta.c:8\n\
                     M\t1\t3\t4294967295\t2\tMPI_Send\ta.c:9\nM\t1\n";
         let mut all = Posts::default();
         read_posts(text, &mut all);
@@ -378,6 +404,8 @@ mod tests {
             .map(|(at, p)| (*at, &p.place[..]))
             .collect();
         assert_eq!(requests, [((3, 7), "a.c:7")]);
+        assert_eq!(all.calls[&(3, 4711)].call, "MPI_Wait");
+        assert_eq!(all.calls.len(), 1);
         let sent = Sent {
             from: 1,
             to: 3,
@@ -391,16 +419,20 @@ mod tests {
     #[test]
     fn stacks_are_read_as_they_were_written() {
         let text = "S\t7\nF\tsolve\tsrc/a.c\t12\t/bin/a\t300\t0\nF\tmain\t\t0\t/bin/a\t5\t1\n\
+                    T\t7\t99\nF\tlisten\tsrc/a.c\t30\t/bin/a\t400\t0\nT\t7\n\
                     S\t9\nnonsense\nS\tx\nF\tlost\t\t0\t\t0\t0\nU\t4\ta debugger has it\n";
-        let mut all = HashMap::new();
+        let mut all = Places::default();
         read_stacks(text, &mut all);
-        assert_eq!(all.len(), 3);
-        assert_eq!(all[&4], Err("a debugger has it".to_owned()));
-        let [first, second] = &all[&7].as_ref().unwrap().frames[..] else {
-            panic!("{all:?}");
+        assert_eq!(all.stack(4), Some(&Err("a debugger has it".to_owned())));
+        let [first, second] = &all.stack(7).unwrap().as_ref().unwrap().frames[..] else {
+            panic!("not two functions");
         };
+        let further: Vec<_> = all.further(7).collect();
+        assert_eq!((further.len(), further[0].0), (1, 99));
+        assert_eq!(further[0].1.frames[0].to_string(), "at a.c:30 in listen()");
         assert_eq!(first.to_string(), "at a.c:12 in solve()");
         assert_eq!((second.line, second.is_python), (None, true));
-        assert_eq!(all[&9].as_ref().unwrap().frames.len(), 0);
+        let ninth = all.stack(9).unwrap();
+        assert_eq!(ninth.as_ref().unwrap().frames.len(), 0);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use margay_core_registry::{Phase, WaitKind};
+use margay_core_registry::{Phase, WaitKind, Waiting};
 use margay_job_registry::Jobs;
 use margay_job_stacks::Frame;
 use margay_net_platform::Peers;
@@ -71,8 +71,11 @@ pub struct RankView {
     pub state: State,
     /// The MPI call that it is in, or that it called last; empty before the first.
     pub call: String,
-    /// What it waits for, while it waits.
+    /// What it waits for, while it waits: the thread that has waited longest.
     pub waiting: Option<WaitView>,
+    /// What its further threads wait for, that which has waited longest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub further_waits: Vec<WaitView>,
     /// CPU time that it has used, in seconds.
     pub cpu_s: f64,
     /// Page faults so far, and how many of them waited for a disk; 0 of a rank on another host.
@@ -128,6 +131,8 @@ pub struct WaitView {
     pub since_s: f64,
     /// The same in words.
     pub text: String,
+    /// The thread: the kernel's number.
+    pub thread: u32,
 }
 
 /// Samples the jobs of this machine again and again. All that it sees is what the user may see: a
@@ -299,6 +304,27 @@ impl Mesh {
     }
 }
 
+impl WaitView {
+    /// Without words.
+    fn of(waiting: &Waiting, since_s: f64) -> WaitView {
+        WaitView {
+            kind: match waiting.kind {
+                WaitKind::Receive => "receive",
+                WaitKind::Send | WaitKind::FullSend => "send",
+                WaitKind::Collective => "collective",
+                WaitKind::Several => "several",
+                WaitKind::Elsewhere => "elsewhere",
+            },
+            rank: waiting.peer,
+            tag: waiting.tag,
+            context: waiting.context,
+            since_s,
+            text: String::new(),
+            thread: waiting.thread,
+        }
+    }
+}
+
 pub(crate) fn view(
     peers: &dyn Peers,
     now_ns: u64,
@@ -334,6 +360,7 @@ pub(crate) fn view(
                 true => percent(process, (cpu_s, away.is_some()), running_s),
                 false => 0.0,
             };
+            let mut further_waits = Vec::new();
             let (state, waiting) = match state::doing(peers, rank, now_ns) {
                 // A program without the library ends in its first phase.
                 Doing::Finished
@@ -344,21 +371,12 @@ pub(crate) fn view(
                 Doing::Finished => (State::Finished, None),
                 Doing::Running => (running(peers, rank, cpu_percent), None),
                 Doing::Waiting(waits) => {
-                    let (w, since_s) = waits.first();
-                    let view = WaitView {
-                        kind: match w.kind {
-                            WaitKind::Receive => "receive",
-                            WaitKind::Send | WaitKind::FullSend => "send",
-                            WaitKind::Collective => "collective",
-                            WaitKind::Several => "several",
-                            WaitKind::Elsewhere => "elsewhere",
-                        },
-                        rank: w.peer,
-                        tag: w.tag,
-                        context: w.context,
-                        since_s,
-                        text: wait_in_words(peers, posted, rank, &w),
+                    let view = |(w, since_s): &(Waiting, f64)| WaitView {
+                        text: wait_in_words(peers, posted, rank, w),
+                        ..WaitView::of(w, *since_s)
                     };
+                    further_waits.extend(waits.further().iter().map(view));
+                    let view = view(&waits.first());
                     (State::Waiting, Some(view))
                 }
             };
@@ -375,6 +393,7 @@ pub(crate) fn view(
                 state,
                 call,
                 waiting,
+                further_waits,
                 cpu_s,
                 faults: facts.map_or(0, |f| f.faults),
                 disk_faults: facts.map_or(0, |f| f.disk_faults),
@@ -435,7 +454,7 @@ mod tests {
             0.0
         );
     }
-    use margay_core_registry::{Facts, Pulse, Waiting, call_name};
+    use margay_core_registry::{Facts, Pulse, call_name};
     use margay_net_shm::SegmentPeers;
     use margay_sys_shm::layout::Sizes;
     use margay_sys_shm::segment::Segment;

@@ -1,9 +1,11 @@
 //! Which lines of the program posted the requests that ranks wait for, and sent the messages that
-//! nobody wants: from their flight recorders.
+//! nobody wants, and in which calls their threads wait: from their flight recorders.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::Hash;
 
-use margay_core_record::{KEY, Kind, Reader, Site};
+use margay_core_record::{KEY, Kind, Lane, Reader, Record, Site};
+use margay_core_registry::Waiting;
 use margay_core_registry::detail::Unexpected;
 use margay_job_stacks::callers;
 use margay_net_platform::Peers;
@@ -36,11 +38,15 @@ impl Sent {
     }
 }
 
-/// Calls that made requests, by rank and the number of the call site in its recorder, and the last
-/// ones that sent messages.
+/// Calls of ranks, from their recorders.
 #[derive(Default)]
 pub(crate) struct Posts {
+    /// Those that made requests, by rank and the number of the call site in its recorder.
     pub requests: HashMap<(u32, u16), Post>,
+    /// Those in which threads wait, by rank and the kernel's number of the thread; of ranks that
+    /// have called from several threads.
+    pub calls: HashMap<(u32, u32), Post>,
+    /// The last ones that sent messages.
     pub sends: HashMap<Sent, Post>,
 }
 
@@ -52,27 +58,31 @@ pub(crate) fn posts_of(peers: &dyn Peers, ranks: &[u32]) -> Posts {
     }
     let (kinds, sites): (Vec<_>, Vec<_>) = sent.into_iter().unzip();
     Posts {
-        requests: requests(peers, ranks),
         sends: kinds.into_iter().zip(posts(&sites)).collect(),
+        ..awaited_posts(peers, ranks)
     }
 }
 
-/// The calls that made requests, by rank and the number of the call site in its recorder.
+/// The calls that made the requests for which ranks wait, and those in which their threads do.
 #[derive(Default)]
-pub struct Posted(HashMap<(u32, u16), Post>);
+pub struct Posted(Posts);
 
 impl Posted {
-    /// Reads the call sites of all requests that these ranks wait for.
+    /// Reads the call sites of all requests that these ranks wait for, and of the calls in which
+    /// their threads wait.
     #[must_use]
     pub fn of_ranks(peers: &dyn Peers, ranks: &[u32]) -> Posted {
         let is_away = |rank: &u32| peers.reported(*rank).is_some();
         let (away, here): (Vec<u32>, Vec<u32>) = ranks.iter().partition(|rank| is_away(rank));
-        let mut found = requests(peers, &here);
+        let mut found = awaited_posts(peers, &here);
+        let has_more = |rank| peers.waits(rank).listed.len() > 1;
         let waits: Vec<u32> = (away.into_iter())
-            .filter(|&rank| !awaited_sites(peers, rank).is_empty())
+            .filter(|&rank| has_more(rank) || !awaited_sites(peers, rank).is_empty())
             .collect();
         if !waits.is_empty() {
-            found.extend(elsewhere::ask_posts(peers.id(), &waits).requests);
+            let more = elsewhere::ask_posts(peers.id(), &waits);
+            found.requests.extend(more.requests);
+            found.calls.extend(more.calls);
         }
         Posted(found)
     }
@@ -80,7 +90,14 @@ impl Posted {
     /// The call that made a request of a rank.
     #[must_use]
     pub fn by(&self, rank: u32, site: u16) -> Option<&Post> {
-        self.0.get(&(rank, site))
+        self.0.requests.get(&(rank, site))
+    }
+
+    /// The call in which a thread of a rank waits. None where the rank has one thread that calls,
+    /// whose call the registry has, or where it is not recorded.
+    #[must_use]
+    pub fn call(&self, rank: u32, thread: u32) -> Option<&Post> {
+        self.0.calls.get(&(rank, thread))
     }
 }
 
@@ -92,11 +109,13 @@ fn awaited_sites(peers: &dyn Peers, rank: u32) -> Vec<u16> {
     sites.filter(|&site| site != 0).collect()
 }
 
-fn requests(peers: &dyn Peers, ranks: &[u32]) -> HashMap<(u32, u16), Post> {
-    let mut found = Vec::new();
+/// Of ranks of this host: the calls that made the requests for which they wait, and those in which
+/// their threads wait.
+fn awaited_posts(peers: &dyn Peers, ranks: &[u32]) -> Posts {
+    let (mut made, mut calls) = (Vec::new(), Vec::new());
     for &rank in ranks {
-        let numbers = awaited_sites(peers, rank);
-        if numbers.is_empty() {
+        let waits = peers.waits(rank).listed;
+        if waits.is_empty() {
             continue;
         }
         let Some(words) = peers.note(rank, KEY) else {
@@ -105,10 +124,36 @@ fn requests(peers: &dyn Peers, ranks: &[u32]) -> HashMap<(u32, u16), Post> {
         let Ok(reader) = Reader::of(&words) else {
             continue;
         };
+        let numbers = awaited_sites(peers, rank);
         let sites = numbers.iter().filter_map(|&n| Some((n, reader.site(n)?)));
-        found.extend(sites.map(|(number, site)| ((rank, number), site)));
+        made.extend(sites.map(|(number, site)| ((rank, number), site)));
+        if reader.lanes().count() > 1 {
+            let open = |wait: &Waiting| Some(((rank, wait.thread), open_call(&reader, wait)?));
+            calls.extend(waits.iter().filter_map(open));
+        }
     }
-    let (keys, sites): (Vec<_>, Vec<Site>) = found.into_iter().unzip();
+    Posts {
+        requests: with_lines(made),
+        calls: with_lines(calls),
+        sends: HashMap::new(),
+    }
+}
+
+/// The call site of the call that a thread has begun last and not ended. None where the thread
+/// calls so often that its calls are only counted.
+fn open_call(reader: &Reader, waiting: &Waiting) -> Option<Site> {
+    let is_its = |(_, lane): &(usize, Lane)| lane.thread == waiting.thread;
+    // The kernel may have given the number of a thread that has ended to another one.
+    let (lane, _) = reader.lanes().filter(is_its).last()?;
+    let mut records = Vec::new();
+    reader.records(lane, 0, &mut records);
+    let is_open = |record: &Record| !record.kind.is_further() && record.ticks.is_none();
+    let (_, open) = records.iter().rfind(|(_, record)| is_open(record))?;
+    reader.site(open.site)
+}
+
+fn with_lines<K: Eq + Hash>(sites: Vec<(K, Site)>) -> HashMap<K, Post> {
+    let (keys, sites): (Vec<K>, Vec<Site>) = sites.into_iter().unzip();
     keys.into_iter().zip(posts(&sites)).collect()
 }
 

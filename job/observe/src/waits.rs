@@ -25,14 +25,16 @@ pub enum Doing {
     Waiting(Lasting),
 }
 
-/// What the threads of a rank wait for, and for how many seconds; at least one.
+/// What the threads of a rank wait for, and for how many seconds; at least one, that which has
+/// lasted longest first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lasting(Vec<(Waiting, f64)>);
 
 impl Lasting {
     /// None when nobody waits.
     #[must_use]
-    pub fn new(waits: Vec<(Waiting, f64)>) -> Option<Lasting> {
+    pub fn new(mut waits: Vec<(Waiting, f64)>) -> Option<Lasting> {
+        waits.sort_by(|a, b| b.1.total_cmp(&a.1));
         (!waits.is_empty()).then_some(Lasting(waits))
     }
 
@@ -45,8 +47,13 @@ impl Lasting {
     /// Returns the wait that has lasted longest.
     #[must_use]
     pub fn first(&self) -> (Waiting, f64) {
-        let longest = self.0.iter().max_by(|a, b| a.1.total_cmp(&b.1));
-        *longest.expect("there is at least one")
+        self.0[0]
+    }
+
+    /// The waits of the further threads.
+    #[must_use]
+    pub fn further(&self) -> &[(Waiting, f64)] {
+        &self.0[1..]
     }
 }
 
@@ -69,22 +76,38 @@ pub struct Analysis {
 }
 
 /// A message and a receive that do not match, between ranks that can never go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     pub sender: u32,
     pub receiver: u32,
-    /// The tags of the message and of the receive where they differ; else the communicators do.
-    pub tags: Option<(i32, i32)>,
+    /// The tags of the message and of the receives where they differ; else the communicators do.
+    pub tags: Option<(i32, Vec<i32>)>,
 }
 
 impl Mismatch {
+    /// Enters that of a message and a receive; receives by several threads are one.
+    fn enter(self, all: &mut Vec<Mismatch>) {
+        let (sender, receiver) = (self.sender, self.receiver);
+        let mut before = all.iter_mut();
+        let before = before.find(|other| (other.sender, other.receiver) == (sender, receiver));
+        match (&self.tags, before.map(|other| &mut other.tags)) {
+            (Some((sent, wanted)), Some(Some((before, also)))) if sent == before => {
+                also.extend(wanted);
+                also.sort_unstable();
+                also.dedup();
+            }
+            (None, Some(None)) => {}
+            _ => all.push(self),
+        }
+    }
+
     /// Of a rank's wait and of that of the rank for which it waits.
     fn of(sender: u32, send: &Waiting, receiver: u32, receive: &Waiting) -> Option<Mismatch> {
         let sends = matches!(send.kind, WaitKind::Send | WaitKind::FullSend);
         let meets = sends && receive.kind == WaitKind::Receive && receive.peer == Some(sender);
         let tags = (send.tag?, receive.tag?);
         let differs = match send.context == receive.context {
-            true => (tags.0 != tags.1).then_some(Some(tags)),
+            true => (tags.0 != tags.1).then_some(Some((tags.0, vec![tags.1]))),
             // With another tag as well, the two may have nothing to do with each other.
             false => (tags.0 == tags.1).then_some(None),
         };
@@ -114,10 +137,11 @@ pub fn analyse(ranks: &[Doing], settled_s: f64) -> Analysis {
     };
     let finished = |r: usize| ranks[r] == Doing::Finished;
     let known = |w: &Waiting| w.peer.map(|p| p as usize).filter(|&p| p < n);
-    // The one rank for which a rank waits with a single thread.
-    let peer = |r: usize| match settled(r).map(Vec::as_slice) {
-        Some([(w, _)]) => known(w),
-        _ => None,
+    // The one rank for which all threads of a rank wait.
+    let peer = |r: usize| {
+        let mut peers = settled(r)?.iter().map(|(w, _)| known(w));
+        let first = peers.next()??;
+        peers.all(|other| other == Some(first)).then_some(first)
     };
     let condition = |w: &Waiting| match w.peer.filter(|&p| (p as usize) < n) {
         Some(peer) => Condition::Rank(peer),
@@ -138,18 +162,23 @@ pub fn analyse(ranks: &[Doing], settled_s: f64) -> Analysis {
                 .map(|p| (r as u32, p as u32))
         })
         .collect();
-    let one = |r: u32| match settled(r as usize).map(Vec::as_slice) {
-        Some([(wait, _)]) => Some(wait),
-        _ => None,
-    };
-    let mismatches = stuck.iter().filter_map(|&sender| {
-        let send = one(sender)?;
-        let receiver = send.peer.filter(|p| stuck.binary_search(p).is_ok())?;
-        Mismatch::of(sender, send, receiver, one(receiver)?)
-    });
+    let waits = |r: u32| settled(r as usize).into_iter().flatten();
+    let mut mismatches = Vec::new();
+    for &sender in &stuck {
+        for (send, _) in waits(sender) {
+            let receiver = send.peer.filter(|p| stuck.binary_search(p).is_ok());
+            let Some(receiver) = receiver else {
+                continue;
+            };
+            let of = |(receive, _): &_| Mismatch::of(sender, send, receiver, receive);
+            for mismatch in waits(receiver).filter_map(of) {
+                mismatch.enter(&mut mismatches);
+            }
+        }
+    }
     Analysis {
         cycles: cycles(n, peer),
-        mismatches: mismatches.collect(),
+        mismatches,
         stuck,
         abandoned,
         ..Analysis::default()
@@ -203,9 +232,14 @@ impl Analysis {
         } in &self.mismatches
         {
             lines.push(match tags {
-                Some((sent, wanted)) => format!(
-                    "rank {sender} sends tag {sent} to rank {receiver}, which waits for tag {wanted} from it"
-                ),
+                Some((sent, wanted)) => {
+                    let many = if wanted.len() == 1 { "" } else { "s" };
+                    let wanted: Vec<String> = wanted.iter().map(i32::to_string).collect();
+                    let wanted = wanted.join(", ");
+                    format!(
+                        "rank {sender} sends tag {sent} to rank {receiver}, which waits for tag{many} {wanted} from it"
+                    )
+                }
                 None => format!(
                     "rank {sender} sends to rank {receiver} on another communicator than that on which rank {receiver} receives from it"
                 ),
@@ -443,6 +477,20 @@ mod tests {
             "rank 2 therefore cannot continue either",
         ];
         assert_eq!(lines(&[from(1), Doing::Finished, from(0)]), expected);
+    }
+
+    #[test]
+    fn threads_that_wait_for_the_same_rank_are_in_its_circle() {
+        let both = |peer, others| {
+            threads(&[
+                (WaitKind::Receive, Some(peer), 5.0),
+                (WaitKind::Receive, Some(others), 5.0),
+            ])
+        };
+        let circle = ["deadlock: 0 → 1 → 0"];
+        assert_eq!(lines(&[both(1, 1), both(0, 0)]), circle);
+        let expected = ["deadlock: ranks 0-2 wait for each other, and none of them can continue"];
+        assert_eq!(lines(&[both(1, 2), both(0, 2), from(0)]), expected);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::mesh::{self, RankView, State};
 use crate::places::Places;
 use crate::posted::Posted;
 use crate::waits::rank_ranges;
-use crate::words::unexpected_lines;
+use crate::words::{further_threads, unexpected_lines};
 
 /// A job. The field names are those of `margay why --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -71,6 +71,22 @@ pub struct Class {
     /// Of a wait for all others in a collective operation: who is not in it.
     pub missing: Vec<u32>,
     /// The program's own functions, the innermost first; empty when they are not known.
+    pub stack: Vec<FrameView>,
+    /// Further threads of each rank that wait.
+    pub further: Vec<FurtherThreads>,
+}
+
+/// Threads of a rank that wait for the same at the same place, beyond the one that has waited
+/// longest.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FurtherThreads {
+    /// How many each rank of the class has.
+    pub threads: usize,
+    /// What they wait for, in words.
+    pub waiting: String,
+    /// How long the first of them has waited, in seconds.
+    pub since_s: f64,
+    /// As of a class.
     pub stack: Vec<FrameView>,
 }
 
@@ -141,7 +157,8 @@ pub fn of(peers: &dyn Peers) -> JobWhy {
             }
             _ => Vec::new(),
         };
-        enter(&mut classes, rank, frames);
+        let further = further(rank, &places);
+        enter(&mut classes, rank, frames, further);
     }
     let mut classes: Vec<Class> = classes.into_iter().map(|(_, class)| class).collect();
     for class in &mut classes {
@@ -168,8 +185,48 @@ pub fn of(peers: &dyn Peers) -> JobWhy {
     }
 }
 
+/// The further threads of a rank that wait, those together that do the same.
+fn further(rank: &RankView, places: &Places) -> Vec<FurtherThreads> {
+    let mut all: Vec<FurtherThreads> = Vec::new();
+    for wait in &rank.further_waits {
+        let stack = places.further_stack(rank.rank, wait.thread);
+        let stack = stack.map_or_else(Vec::new, |stack| frame_views(stack.users_frames()));
+        let same = |of: &&mut FurtherThreads| of.waiting == wait.text && of.stack == stack;
+        match all.iter_mut().find(same) {
+            Some(of) => of.threads += 1,
+            None => all.push(FurtherThreads {
+                threads: 1,
+                waiting: wait.text.clone(),
+                since_s: wait.since_s,
+                stack,
+            }),
+        }
+    }
+    // When they came differs between ranks that do the same.
+    all.sort_by(|a, b| a.waiting.cmp(&b.waiting));
+    all
+}
+
+fn frame_views<'a>(frames: impl Iterator<Item = &'a Frame>) -> Vec<FrameView> {
+    let view = |frame: &Frame| FrameView {
+        function: frame.function_text(),
+        file: frame.file.clone(),
+        line: frame.line,
+        module: frame.module.clone(),
+        text: frame.to_string(),
+        place: frame.place_text(),
+        caller: caller(frame),
+    };
+    frames.map(view).collect()
+}
+
 /// Puts a rank into the class of those that do the same, or into one of its own.
-fn enter(classes: &mut Vec<(Vec<Frame>, Class)>, rank: &RankView, frames: Vec<Frame>) {
+fn enter(
+    classes: &mut Vec<(Vec<Frame>, Class)>,
+    rank: &RankView,
+    frames: Vec<Frame>,
+    further: Vec<FurtherThreads>,
+) {
     let waiting = rank.waiting.as_ref();
     let text = waiting.map_or_else(String::new, |w| w.text.clone());
     let since_s = waiting.map(|w| w.since_s);
@@ -188,27 +245,19 @@ fn enter(classes: &mut Vec<(Vec<Frame>, Class)>, rank: &RankView, frames: Vec<Fr
             && class.call == rank.call
             && class.waiting == text
             && same_place(there, &frames)
+            && are_alike(&class.further, &further)
     });
     if let Some((_, class)) = same {
         class.ranks.push(rank.rank);
+        for (own, more) in class.further.iter_mut().zip(&further) {
+            own.since_s = own.since_s.max(more.since_s);
+        }
         class.since_s = [class.since_s, since_s]
             .into_iter()
             .flatten()
             .reduce(f64::max);
         return;
     }
-    let stack = frames
-        .iter()
-        .map(|frame| FrameView {
-            function: frame.function_text(),
-            file: frame.file.clone(),
-            line: frame.line,
-            module: frame.module.clone(),
-            text: frame.to_string(),
-            place: frame.place_text(),
-            caller: caller(frame),
-        })
-        .collect();
     let class = Class {
         ranks: vec![rank.rank],
         state: rank.state,
@@ -216,9 +265,22 @@ fn enter(classes: &mut Vec<(Vec<Frame>, Class)>, rank: &RankView, frames: Vec<Fr
         waiting: text,
         since_s,
         missing: Vec::new(),
-        stack,
+        stack: frame_views(frames.iter()),
+        further,
     };
     classes.push((frames, class));
+}
+
+/// Whether these threads do the same, however long they have.
+fn are_alike(one: &[FurtherThreads], other: &[FurtherThreads]) -> bool {
+    let same = |(a, b): (&FurtherThreads, &FurtherThreads)| {
+        let places = a.stack.iter().zip(&b.stack);
+        a.threads == b.threads && a.waiting == b.waiting && a.stack.len() == b.stack.len() && {
+            places
+        }
+        .all(|(a, b)| a.function == b.function && a.line == b.line)
+    };
+    one.len() == other.len() && one.iter().zip(other).all(same)
 }
 
 /// Of ranks that wait in a collective operation for all others, those that are not in it. Which
@@ -349,6 +411,23 @@ fn seconds(since_s: f64) -> String {
     format!(", for {since_s:.1} s")
 }
 
+impl FurtherThreads {
+    /// Returns what they do in words, without indent: a line, and one for each function where there
+    /// are several.
+    fn lines(&self, ranks: usize) -> Vec<String> {
+        let at = (self.stack.first()).map_or_else(String::new, |frame| frame.caller.clone());
+        let wait = if self.threads == 1 { "waits" } else { "wait" };
+        let who = further_threads(self.threads, ranks);
+        let since = seconds(self.since_s);
+        let mut lines = vec![format!("{who} {wait} in {}{at}{since}", self.waiting)];
+        if self.stack.len() > 1 {
+            let functions = self.stack.iter();
+            lines.extend(functions.map(|f| format!("    {} {}", f.function, f.place)));
+        }
+        lines
+    }
+}
+
 impl JobWhy {
     /// Returns the job in words, a line each.
     #[must_use]
@@ -379,6 +458,8 @@ impl JobWhy {
             for frame in frames {
                 lines.push(format!("    {} {}", frame.function, frame.place));
             }
+            let further = (class.further.iter()).flat_map(|of| of.lines(class.ranks.len()));
+            lines.extend(further.map(|line| format!("    {line}")));
         }
         lines.extend(self.teams.iter().flat_map(RankTeams::lines));
         lines.extend_from_slice(&self.unexpected);

@@ -18,7 +18,10 @@ pub fn wait_in_words(peers: &dyn Peers, posted: &Posted, rank: u32, waiting: &Wa
     let detail = detail(peers, rank, waiting);
     let awaited = detail.and_then(|detail| detail.awaited);
     let post = |site| posted.by(rank, site);
-    describe(&peers.call(rank), waiting, awaited.as_ref(), &post)
+    // The registry has the last call of any thread of the rank.
+    let recorded = posted.call(rank, waiting.thread);
+    let call = recorded.map_or_else(|| peers.call(rank), |post| post.call.clone());
+    describe(&call, waiting, awaited.as_ref(), &post)
 }
 
 /// Returns the messages in words that ranks have that wait, and that they have not asked for.
@@ -78,6 +81,35 @@ pub fn state_in_words(peers: &dyn Peers, posted: &Posted, rank: u32, now_ns: u64
             Activity::Asleep => format!("outside MPI and using no CPU{last}"),
             Activity::Active => format!("computing{last}"),
         },
+    }
+}
+
+/// What a further thread of a rank waits in: its kernel's number, and the wait in words.
+#[must_use]
+pub fn further_waits_in_words(
+    peers: &dyn Peers,
+    posted: &Posted,
+    rank: u32,
+    now_ns: u64,
+) -> Vec<(u32, String)> {
+    let Doing::Waiting(waits) = doing(peers, rank, now_ns) else {
+        return Vec::new();
+    };
+    let words = |(waiting, _): &(Waiting, f64)| {
+        let wait = wait_in_words(peers, posted, rank, waiting);
+        (waiting.thread, format!("waiting in {wait}"))
+    };
+    waits.further().iter().map(words).collect()
+}
+
+/// How many further threads of these ranks do the same, in words: `another thread`,
+/// `2 other threads of each`.
+#[must_use]
+pub fn further_threads(threads: usize, ranks: usize) -> String {
+    let each = if ranks == 1 { "" } else { " of each" };
+    match threads {
+        1 => format!("another thread{each}"),
+        many => format!("{many} other threads{each}"),
     }
 }
 
