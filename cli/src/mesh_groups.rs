@@ -266,6 +266,7 @@ pub(crate) mod tests {
             running_s: 5.0,
             findings: vec![],
             deadlocks: vec![],
+            analysis: margay_job_observe::waits::Analysis::default(),
             rank,
             is_unsettled: false,
             unsettled_since: None,

@@ -243,6 +243,7 @@ mod tests {
             running_s: 3700.0,
             findings: vec!["deadlock: 0 → 0".into()],
             deadlocks: vec![vec![0]],
+            analysis: margay_job_observe::waits::Analysis::default(),
             rank: vec![
                 rank(0, State::Waiting, Some(waiting)),
                 rank(1, State::Computing, None),

@@ -109,6 +109,7 @@ mod tests {
                 class(&[6], State::Finished, "", vec![]),
             ],
             teams: Vec::new(),
+            operations: Vec::new(),
             unexpected: Vec::new(),
             unread: vec![Unread {
                 ranks: vec![6],

@@ -24,9 +24,15 @@ fn stands() -> Built {
 
 /// `stands.c:12`: the line of the receive.
 fn line_of_receive() -> String {
-    let text = std::fs::read_to_string(program("why/stands.c")).unwrap();
-    let at = text.lines().position(|line| line.contains("LINE receive"));
-    format!("stands.c:{}", at.unwrap() + 1)
+    line_of("stands.c", "receive")
+}
+
+/// The line of a program that has this mark.
+fn line_of(name: &str, mark: &str) -> String {
+    let text = std::fs::read_to_string(program(&format!("why/{name}"))).unwrap();
+    let mark = format!("/* LINE {mark} */");
+    let at = text.lines().position(|line| line.contains(&mark));
+    format!("{name}:{}", at.unwrap() + 1)
 }
 
 /// Where nobody may trace, no line is known.
@@ -55,6 +61,38 @@ fn an_operation_that_meets_the_end_of_a_rank_says_so() {
             assert!(end.err.contains(said), "{}", end.err);
             let last = "last operation of rank 0: MPI_Finalize";
             assert!(end.err.contains(last), "{}", end.err);
+        }
+    }
+}
+
+/// Who has only to send in a collective operation is done with it although nobody else is in it, so
+/// that all seem to wait in `MPI_Finalize`, or have been through that.
+#[test]
+fn a_rank_that_is_an_operation_ahead_is_named() {
+    let built = Built::mpi("why/ahead.c");
+    let end = line_of("ahead.c", "finalize");
+    for (what, call) in [("gather", "MPI_Gather"), ("reduce", "MPI_Reduce")] {
+        let line = line_of("ahead.c", what);
+        for ranks in [2, 3, 6] {
+            let Ended { status, err, .. } = start(&built, "-deadlock end", ranks, what).ended();
+            assert_eq!(status.code(), Some(1), "{what} {ranks}: {err}");
+            let last = ranks - 1;
+            let others = match last {
+                1 => "rank 0".to_owned(),
+                2 => "ranks 0, 1".to_owned(),
+                _ => format!("ranks 0-{}", last - 1),
+            };
+            let of = format!("of {ranks} ranks");
+            for said in [
+                "waiting in MPI_Finalize for the other ranks".to_owned(),
+                format!(
+                    "last operations of rank {last}: {call} {of}, root 0, 4 bytes at {line}, then MPI_Finalize {of}, 0 bytes at {end}\n"
+                ),
+                format!("last operation of {others}: MPI_Finalize {of}, 0 bytes at {end}\n"),
+            ] {
+                assert!(err.contains(&said), "{what} {ranks} lacks {said}: {err}");
+            }
+            assert!(!err.contains("none of which can continue"), "{err}");
         }
     }
 }

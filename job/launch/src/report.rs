@@ -3,10 +3,11 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use margay_job_observe::calls::{self, CallView, LastCalls};
+use margay_job_observe::calls;
 use margay_job_observe::crash::{Crash, core_files_are_written};
 use margay_job_observe::kept;
 use margay_job_observe::members::{self, RankTeams};
+use margay_job_observe::operations;
 use margay_job_observe::places::Places;
 use margay_job_observe::posted::Posted;
 use margay_job_observe::state::analysis;
@@ -24,13 +25,8 @@ use crate::verdict::{Cause, Failure};
 
 /// Groups of ranks that the report of a crash shows.
 const MOST_GROUPS: usize = 8;
-/// Ranks whose last operations the report of an error looks at.
-const MOST_RANKS: usize = 16;
 /// Calls of a rank that the report of its crash shows.
 const LAST_CALLS: usize = 5;
-/// Operations of a rank that the report of an error shows, and calls among which they are found.
-const LAST_OPERATIONS: usize = 2;
-const LOOKED_AT: usize = 20;
 
 /// Returns the name of this machine, without asking anybody.
 #[must_use]
@@ -177,43 +173,13 @@ fn hint_of_signal(signal: i32, core_dumped: bool, is_shown: bool) -> &'static st
 }
 
 /// The last operations with others of a rank that got an error and of the others: ranks that call
-/// different operations show their lines here. A rank whose part was done before the error was
-/// found has gone on, so that it is the operation before its last one.
+/// different operations show their lines here.
 fn before_the_error(launcher: &str, peers: &dyn Peers, rank: u32) -> String {
-    let operations = |calls: LastCalls| {
-        let mut calls = calls.unwrap_or_default();
-        calls.retain(|call| !call.what.is_empty() && call.line.is_some());
-        let is_over = calls.last().is_some_and(|c| c.call == "MPI_Finalize");
-        let shown = calls.len().min(LAST_OPERATIONS + usize::from(is_over));
-        calls.split_off(calls.len() - shown)
-    };
     let others = (0..peers.size()).filter(|&other| other != rank);
-    let mut groups: Vec<(Vec<String>, Vec<u32>)> = Vec::new();
-    let ranks: Vec<u32> = [rank].into_iter().chain(others).take(MOST_RANKS).collect();
-    let calls = calls::last_calls_of(peers, &ranks, LOOKED_AT);
-    for (rank, calls) in ranks.into_iter().zip(calls) {
-        let operations = operations(calls);
-        let operations: Vec<_> = operations.iter().map(CallView::what_and_where).collect();
-        match groups.iter_mut().find(|(other, _)| *other == operations) {
-            _ if operations.is_empty() => {}
-            Some((_, ranks)) => ranks.push(rank),
-            None => groups.push((operations, vec![rank])),
-        }
-    }
-    groups.truncate(MOST_GROUPS);
-    let line = |(operations, ranks): &(Vec<String>, Vec<u32>)| {
-        let mut ranks = ranks.clone();
-        ranks.sort_unstable();
-        let plural = |n: usize| if n == 1 { "" } else { "s" };
-        format!(
-            "{launcher}: last operation{} of rank{} {}: {}\n",
-            plural(operations.len()),
-            plural(ranks.len()),
-            rank_ranges(&ranks),
-            operations.join(", then "),
-        )
-    };
-    groups.iter().map(line).collect()
+    let ranks: Vec<u32> = [rank].into_iter().chain(others).collect();
+    (operations::lines(peers, &ranks).iter())
+        .map(|line| format!("{launcher}: {line}\n"))
+        .collect()
 }
 
 /// Where the program has made the last call of a rank, whose name is known: ` at ring.c:30`;
@@ -305,6 +271,7 @@ pub fn deadlock(launcher: &str, peers: &dyn Peers, analysis: &Analysis) -> Strin
     let stuck = &analysis.stuck;
     findings(launcher, analysis)
         + &states(launcher, peers, stuck)
+        + &instead(launcher, peers, analysis)
         + &unexpected(launcher, peers, stuck)
         + &teams(launcher, peers, stuck)
 }
@@ -342,6 +309,13 @@ pub fn standstill(job: &Job, peers: &dyn Peers, analysis: &Analysis, ends: bool)
         ));
     }
     text
+}
+
+/// What ranks have called instead of the collective operations in which others wait for them.
+fn instead(launcher: &str, peers: &dyn Peers, analysis: &Analysis) -> String {
+    (operations::instead(peers, analysis).iter())
+        .map(|line| format!("{launcher}: {line}\n"))
+        .collect()
 }
 
 fn findings(launcher: &str, analysis: &Analysis) -> String {
@@ -476,7 +450,9 @@ pub fn timeout(job: &Job, peers: &dyn Peers) -> String {
     let ranks = Vec::from_iter(0..peers.size());
     text.push_str(&states(launcher, peers, &ranks));
     text.push_str(&unexpected(launcher, peers, &ranks));
-    text.push_str(&findings(launcher, &analysis(peers, now_ns())));
+    let analysis = analysis(peers, now_ns());
+    text.push_str(&findings(launcher, &analysis));
+    text.push_str(&instead(launcher, peers, &analysis));
     text.push_str(&teams(launcher, peers, &ranks));
     text
 }

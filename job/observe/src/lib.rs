@@ -17,6 +17,7 @@
 //! | `counted` | what processor, system and recorders count of ranks meanwhile |
 //! | [`crash`] | where a process was when it crashed |
 //! | [`why`] | why a job hangs or is slow, as `margay why` shows it |
+//! | [`operations`] | the last operations of ranks, side by side |
 //! | [`traffic`] | who sends how much to whom |
 //! | [`members`] | what members of teams do, as `margay why` shows it |
 //! | [`kept`] | the same of a rank that has crashed, as far as its memory is still there |
@@ -35,6 +36,7 @@ pub mod looks;
 pub mod markers;
 pub mod members;
 pub mod mesh;
+pub mod operations;
 pub mod places;
 pub mod posted;
 pub mod sample;

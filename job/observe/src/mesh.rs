@@ -18,7 +18,7 @@ use crate::posted::Posted;
 use crate::state::{self, Activity};
 use crate::teams::{self, ProcessView};
 use crate::traffic::{Stream, Traffic};
-use crate::waits::Doing;
+use crate::waits::{Analysis, Doing};
 use crate::words::wait_in_words;
 
 /// For how long the ranks of a new job are taken for starting. A program without MPI never says
@@ -42,6 +42,9 @@ pub struct JobView {
     pub findings: Vec<String>,
     /// Ranks that wait on each other in a circle.
     pub deadlocks: Vec<Vec<u32>>,
+    /// Both of these, not in words.
+    #[serde(skip)]
+    pub analysis: Analysis,
     /// Its ranks, in order.
     pub rank: Vec<RankView>,
     /// A look a little later may tell more: its ranks are being started, or have waited for too
@@ -409,7 +412,8 @@ pub(crate) fn view(
         cores: job.cores,
         running_s,
         findings: analysis.lines(),
-        deadlocks: analysis.cycles,
+        deadlocks: analysis.cycles.clone(),
+        analysis,
         rank,
         is_unsettled: running_s < STARTING_S && (is_starting || unsettled_since.is_some()),
         unsettled_since,

@@ -67,6 +67,8 @@ pub struct Analysis {
     /// Ranks that wait for a rank that has finished: (the rank that waits, the rank that it waits
     /// for).
     pub abandoned: Vec<(u32, u32)>,
+    /// Ranks that have finished, ascending.
+    pub finished: Vec<u32>,
     /// Messages that a rank waits to send to one that waits for another message of the same sender.
     pub mismatches: Vec<Mismatch>,
     /// Ranks that have not called `MPI_Init`, while others have and wait.
@@ -179,6 +181,7 @@ pub fn analyse(ranks: &[Doing], settled_s: f64) -> Analysis {
     Analysis {
         cycles: cycles(n, peer),
         mismatches,
+        finished: (0..n).filter(|&r| finished(r)).map(|r| r as u32).collect(),
         stuck,
         abandoned,
         ..Analysis::default()
@@ -212,17 +215,30 @@ impl Analysis {
             .copied()
             .filter(|r| !in_cycle(r) && !self.abandoned.iter().any(|(w, _)| w == r))
             .collect();
+        let named = |r: &u32| self.abandoned.iter().any(|(_, whom)| whom == r);
+        let finished: Vec<u32> = (self.finished.iter().copied())
+            .filter(|r| !named(r) && !self.never_came.contains(r))
+            .collect();
         if !others.is_empty() {
             let list = rank_ranges(&others);
             let many = if others.len() == 1 { "" } else { "s" };
-            lines.push(if let ([who], true) = (&others[..], lines.is_empty()) {
-                format!("rank {who} waits for ranks none of which can continue")
-            } else if lines.is_empty() {
-                format!(
+            lines.push(match (&others[..], &finished[..], lines.is_empty()) {
+                ([who], [], true) => {
+                    format!("rank {who} waits for ranks none of which can continue")
+                }
+                ([who], [whom], true) => {
+                    format!("rank {who} waits for rank {whom}, which has finished")
+                }
+                ([who], whom, true) => {
+                    let whom = rank_ranges(whom);
+                    format!(
+                        "rank {who} waits for others, all of which have finished (ranks {whom})"
+                    )
+                }
+                (_, _, true) => format!(
                     "deadlock: rank{many} {list} wait for each other, and none of them can continue"
-                )
-            } else {
-                format!("rank{many} {list} therefore cannot continue either")
+                ),
+                _ => format!("rank{many} {list} therefore cannot continue either"),
             });
         }
         for Mismatch {
@@ -245,12 +261,17 @@ impl Analysis {
                 ),
             });
         }
-        let named = |r: &u32| self.abandoned.iter().any(|(_, whom)| whom == r);
         // Ranks that wait on each other in a circle wait for nobody else.
         let never: Vec<u32> = (self.never_came.iter().copied())
             .filter(|r| !named(r) && !others.is_empty())
             .collect();
+        // Of one rank that waits the line above says it.
+        let finished = match others.len() > 1 {
+            true => finished,
+            false => Vec::new(),
+        };
         for (ranks, how) in [
+            (&finished, "finished"),
             (&never, "ended without calling MPI_Init"),
             (&self.absent, "not called MPI_Init"),
         ] {
@@ -477,6 +498,31 @@ mod tests {
             "rank 2 therefore cannot continue either",
         ];
         assert_eq!(lines(&[from(1), Doing::Finished, from(0)]), expected);
+    }
+
+    #[test]
+    fn waiting_in_a_collective_operation_for_ranks_that_have_finished() {
+        let collective = || on(WaitKind::Collective, None);
+        let end = || Doing::Finished;
+        for (ranks, expected) in [
+            (
+                vec![end(), collective()],
+                &["rank 1 waits for rank 0, which has finished"][..],
+            ),
+            (
+                vec![end(), collective(), end()],
+                &["rank 1 waits for others, all of which have finished (ranks 0, 2)"],
+            ),
+            (
+                vec![collective(), collective(), end()],
+                &[
+                    "deadlock: ranks 0, 1 wait for each other, and none of them can continue",
+                    "rank 2 has finished",
+                ],
+            ),
+        ] {
+            assert_eq!(lines(&ranks), expected);
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::asked;
 use crate::members::{self, RankTeams};
 use crate::mesh::{self, RankView, State};
+use crate::operations;
 use crate::places::Places;
 use crate::posted::Posted;
 use crate::waits::rank_ranges;
@@ -40,6 +41,9 @@ pub struct JobWhy {
     pub teams: Vec<RankTeams>,
     /// Stacks that could not be read, and why.
     pub unread: Vec<Unread>,
+    /// Last operations in words: of ranks that wait in a collective operation and can never go on,
+    /// and of the others.
+    pub operations: Vec<String>,
     /// Messages in words that ranks have that wait, and that they have not asked for.
     pub unexpected: Vec<String>,
     /// A look a little later may tell more.
@@ -176,6 +180,7 @@ pub fn of(peers: &dyn Peers) -> JobWhy {
         findings: view.findings,
         deadlocks: view.deadlocks,
         classes,
+        operations: operations::instead(peers, &view.analysis),
         teams: members::of_ranks(peers),
         unread: (unread.into_iter())
             .map(|(why, ranks)| Unread { ranks, why })
@@ -461,6 +466,7 @@ impl JobWhy {
             let further = (class.further.iter()).flat_map(|of| of.lines(class.ranks.len()));
             lines.extend(further.map(|line| format!("    {line}")));
         }
+        lines.extend_from_slice(&self.operations);
         lines.extend(self.teams.iter().flat_map(RankTeams::lines));
         lines.extend_from_slice(&self.unexpected);
         for unread in &self.unread {
