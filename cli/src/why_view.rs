@@ -72,13 +72,14 @@ mod tests {
             place: format!("a.c:{line}"),
             caller: format!(" at a.c:{line}"),
         };
-        let class = |ranks: &[u32], state, waiting: &str, stack| Class {
+        let class = |ranks: &[u32], state, waiting: &str, stack: Vec<_>| Class {
             ranks: ranks.to_vec(),
             state,
             call: "MPI_Barrier".into(),
             waiting: waiting.into(),
             since_s: (!waiting.is_empty()).then_some(41.0),
             missing: if waiting.is_empty() { vec![] } else { vec![5] },
+            at: stack.first().cloned(),
             stack,
             further: vec![],
         };

@@ -7,15 +7,21 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use margay_tests::hangs::may_trace;
+use margay_tests::jobs::{Ended, Job, Words};
 use margay_tests::python::{self, fetch, pip};
-use margay_tests::{command, run, stage, succeed};
+use margay_tests::{command, program, run, stage, succeed};
 
 const VERSION: &str = "4.1.2";
 
-/// A folder with an environment of Python in which mpi4py is installed, and its sources.
+/// A folder with an environment of Python in which mpi4py is installed, and its sources. It is made
+/// once.
 fn built() -> PathBuf {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = python::folder("mpi4py");
     let header = fs::read_to_string(stage().join("include/mpi.h")).expect("the stage has mpi.h");
     let mark = format!("{VERSION}\n{}\n{header}", stage().display());
@@ -58,7 +64,7 @@ fn built() -> PathBuf {
             ])
             .arg(folder.join(format!("mpi4py-{VERSION}")))
             .env("MPICC", stage().join("bin/mpicc"))
-            .env("CFLAGS", "-O0"),
+            .env("CFLAGS", "-O0 -g"),
     );
     fs::write(&file, mark).expect("a file in target");
     folder
@@ -85,4 +91,31 @@ fn the_suite_of_mpi4py_passes() {
         scope.spawn(|| passes(1));
         passes(3);
     });
+}
+
+/// mpi4py's module has lines of its own, those of a generated file.
+#[test]
+fn a_deadlock_in_mpi4py_has_the_line_of_the_program() {
+    if !may_trace() {
+        return;
+    }
+    let script = program("why/receives.py");
+    let mark = fs::read_to_string(&script).unwrap();
+    let mark = mark
+        .lines()
+        .position(|line| line.ends_with("# LINE receive"));
+    let line = format!("receives.py:{}", mark.unwrap() + 1);
+    let words = Words::default()
+        .and(stage().join("bin/mpiexec"))
+        .and_all("-timeout 60 -deadlock end -n 2")
+        .and(built().join("venv/bin/python"))
+        .and(&script);
+    let Ended { status, err, .. } = Job::start(&words, 90).ended();
+    assert_eq!(status.code(), Some(1), "{err}");
+    for (rank, other) in [(0, 1), (1, 0)] {
+        let said = format!(
+            "rank {rank}: waiting in MPI_Mprobe for rank {other}, tag 5 at {line} in exchange()\n"
+        );
+        assert!(err.contains(&said), "no {said}: {err}");
+    }
 }

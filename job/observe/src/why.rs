@@ -76,6 +76,8 @@ pub struct Class {
     pub missing: Vec<u32>,
     /// The program's own functions, the innermost first; empty when they are not known.
     pub stack: Vec<FrameView>,
+    /// That which says where they are, mostly the first; in Python one of Python.
+    pub at: Option<FrameView>,
     /// Further threads of each rank that wait.
     pub further: Vec<FurtherThreads>,
 }
@@ -92,6 +94,8 @@ pub struct FurtherThreads {
     pub since_s: f64,
     /// As of a class.
     pub stack: Vec<FrameView>,
+    /// As of a class.
+    pub at: Option<FrameView>,
 }
 
 /// A function on a stack.
@@ -162,7 +166,8 @@ pub fn of(peers: &dyn Peers) -> JobWhy {
             _ => Vec::new(),
         };
         let further = further(rank, &places);
-        enter(&mut classes, rank, frames, further);
+        let at = places.users(number).map(frame_view);
+        enter(&mut classes, rank, (frames, at), further);
     }
     let mut classes: Vec<Class> = classes.into_iter().map(|(_, class)| class).collect();
     for class in &mut classes {
@@ -195,6 +200,7 @@ fn further(rank: &RankView, places: &Places) -> Vec<FurtherThreads> {
     let mut all: Vec<FurtherThreads> = Vec::new();
     for wait in &rank.further_waits {
         let stack = places.further_stack(rank.rank, wait.thread);
+        let at = stack.and_then(|stack| stack.users().map(frame_view));
         let stack = stack.map_or_else(Vec::new, |stack| frame_views(stack.users_frames()));
         let same = |of: &&mut FurtherThreads| of.waiting == wait.text && of.stack == stack;
         match all.iter_mut().find(same) {
@@ -204,6 +210,7 @@ fn further(rank: &RankView, places: &Places) -> Vec<FurtherThreads> {
                 waiting: wait.text.clone(),
                 since_s: wait.since_s,
                 stack,
+                at,
             }),
         }
     }
@@ -213,7 +220,11 @@ fn further(rank: &RankView, places: &Places) -> Vec<FurtherThreads> {
 }
 
 fn frame_views<'a>(frames: impl Iterator<Item = &'a Frame>) -> Vec<FrameView> {
-    let view = |frame: &Frame| FrameView {
+    frames.map(frame_view).collect()
+}
+
+fn frame_view(frame: &Frame) -> FrameView {
+    FrameView {
         function: frame.function_text(),
         file: frame.file.clone(),
         line: frame.line,
@@ -221,15 +232,14 @@ fn frame_views<'a>(frames: impl Iterator<Item = &'a Frame>) -> Vec<FrameView> {
         text: frame.to_string(),
         place: frame.place_text(),
         caller: caller(frame),
-    };
-    frames.map(view).collect()
+    }
 }
 
 /// Puts a rank into the class of those that do the same, or into one of its own.
 fn enter(
     classes: &mut Vec<(Vec<Frame>, Class)>,
     rank: &RankView,
-    frames: Vec<Frame>,
+    (frames, at): (Vec<Frame>, Option<FrameView>),
     further: Vec<FurtherThreads>,
 ) {
     let waiting = rank.waiting.as_ref();
@@ -271,6 +281,7 @@ fn enter(
         since_s,
         missing: Vec::new(),
         stack: frame_views(frames.iter()),
+        at,
         further,
     };
     classes.push((frames, class));
@@ -364,7 +375,7 @@ impl Class {
             many => format!("{many} ranks ({})", rank_ranges(&self.ranks)),
         };
         let is = if one { "is" } else { "are" };
-        let place = self.stack.first();
+        let place = self.at.as_ref();
         let at = match (self.state, place) {
             (State::Waiting, Some(frame)) => frame.caller.clone(),
             (state, _) if state.is_over() => String::new(),
@@ -420,7 +431,7 @@ impl FurtherThreads {
     /// Returns what they do in words, without indent: a line, and one for each function where there
     /// are several.
     fn lines(&self, ranks: usize) -> Vec<String> {
-        let at = (self.stack.first()).map_or_else(String::new, |frame| frame.caller.clone());
+        let at = (self.at.as_ref()).map_or_else(String::new, |frame| frame.caller.clone());
         let wait = if self.threads == 1 { "waits" } else { "wait" };
         let who = further_threads(self.threads, ranks);
         let since = seconds(self.since_s);

@@ -94,7 +94,10 @@ impl Frame {
         let file = self.file.as_deref().unwrap_or_default();
         match self.is_python {
             true => !is_python_library(file),
-            false => !is_library(&self.module) && !file.starts_with("/rustc/"),
+            false => {
+                let is_below = is_library(&self.module) || is_python_library(&self.module);
+                !is_below && !file.starts_with("/rustc/")
+            }
         }
     }
 
@@ -145,11 +148,19 @@ pub struct Stack {
 }
 
 impl Stack {
+    /// The function that says where the program is. Of a program in Python the innermost function
+    /// of Python that is its own: a module that it calls may be compiled with lines, which are
+    /// those of a generated file. Else the innermost compiled one, as `innermost` has it.
+    #[must_use]
+    pub fn users(&self) -> Option<&Frame> {
+        let mut own = self.frames.iter().filter(|frame| frame.is_users());
+        own.find(|frame| frame.is_python).or(self.innermost())
+    }
+
     /// The innermost function of the program itself: outside of the libraries that programs stand
     /// on, and with a line where its file has one further out. Where Python has called a compiled
     /// function of which no line is known, the function of Python.
-    #[must_use]
-    pub fn users(&self) -> Option<&Frame> {
+    fn innermost(&self) -> Option<&Frame> {
         let mut users = self.frames.iter().filter(|frame| frame.is_users());
         let mut python = self.frames.iter().filter(|frame| frame.is_python);
         let in_python = python.clone().find(|frame| frame.is_users());
@@ -161,9 +172,10 @@ impl Stack {
         found.or(in_python).or(python.next()).or(Some(first))
     }
 
-    /// The functions of the program itself, from the innermost one to its entry.
+    /// The functions of the program itself, from the innermost one to its entry; those that are
+    /// compiled and called by [`users`](Self::users) included.
     pub fn users_frames(&self) -> impl Iterator<Item = &Frame> {
-        let first = self.users();
+        let first = self.innermost();
         let from = first.and_then(|first| self.frames.iter().position(|f| f == first));
         let frames = &self.frames[from.unwrap_or(self.frames.len())..];
         frames
@@ -419,5 +431,38 @@ mod tests {
         assert_eq!(stack.frames[3].to_string(), "at mesh.c:88 in smooth()");
         assert_eq!(stack.frames[2].to_string(), "in wrapper() of a.out");
         assert_eq!(frame("", "b.so", None).to_string(), "at b.so+0x10");
+    }
+
+    #[test]
+    fn a_program_in_python_is_at_a_line_of_python() {
+        let python = |function: &str, file: &str, line| Frame {
+            file: Some(file.into()),
+            is_python: true,
+            ..frame(function, file, Some(line))
+        };
+        let generated = "src/mpi4py/MPI.cpython-312-x86_64-linux-gnu.so";
+        let installed = "/venv/lib/python3.12/site-packages/mpi4py/MPI.cpython-312.so";
+        for (module, listed) in [(generated, 3), (installed, 2)] {
+            let stack = Stack {
+                frames: vec![
+                    frame("futex_wait", "libc.so.6", None),
+                    frame("MPI_Recv", "libmpi_abi.so.1", None),
+                    frame("__pyx_pw_recv", module, Some(171_020)),
+                    python("recv", "/venv/lib/python3.12/site-packages/wrap.py", 7),
+                    python("exchange", "jobs/solver.py", 30),
+                    python("<module>", "jobs/solver.py", 99),
+                ],
+            };
+            assert_eq!(stack.users(), Some(&stack.frames[4]), "{module}");
+            assert_eq!(stack.users_frames().count(), listed, "{module}");
+        }
+        // A library alone, as of `python3 -m`.
+        let stack = Stack {
+            frames: vec![
+                frame("__pyx_pw_recv", installed, Some(171_020)),
+                python("bench", "/venv/lib/python3.12/site-packages/bench.py", 7),
+            ],
+        };
+        assert_eq!(stack.users(), Some(&stack.frames[1]));
     }
 }
