@@ -386,16 +386,33 @@ static void note(int at, uintptr_t address, void *place)
     choose();
 }
 
+/* What the program, or the run-time library of its language, does with the signal. */
+static struct sigaction before;
+
+/* The program's own trap. The lock is not held: handlers may not return. */
+static void pass_on(int signal_number, siginfo_t *information, void *context)
+{
+    struct sigaction plain = {.sa_handler = SIG_DFL}, own_action = before;
+    if (own_action.sa_flags & SA_RESETHAND) {
+        before = plain;
+    }
+    if (own_action.sa_flags & SA_SIGINFO) {
+        own_action.sa_sigaction(signal_number, information, context);
+    } else if (own_action.sa_handler == SIG_DFL) {
+        sigaction(signal_number, &plain, NULL);
+        raise(signal_number);
+    } else if (own_action.sa_handler != SIG_IGN) {
+        own_action.sa_handler(signal_number);
+    }
+}
+
 static void hit(int signal_number, siginfo_t *information, void *context)
 {
     int error = errno;
     struct perf_info info;
     memcpy(&info, information, sizeof info);
     if (info.code != OF_PERF || info.type != PERF_TYPE_BREAKPOINT) {
-        /* The program's own trap: what it does by default. */
-        struct sigaction plain = {.sa_handler = SIG_DFL};
-        sigaction(signal_number, &plain, NULL);
-        raise(signal_number);
+        pass_on(signal_number, information, context);
         errno = error;
         return;
     }
@@ -489,12 +506,12 @@ static int look_at_this_thread(void)
         return 0;
     }
     if (state == UNKNOWN) {
-        struct sigaction old, new = {.sa_sigaction = hit, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
-        if (is_traced() || sigaction(SIGTRAP, NULL, &old) != 0 || old.sa_handler != SIG_DFL ||
-            pthread_key_create(&at_exit, close_events) != 0) {
+        /* libgfortran has a handler that writes where the program is. It gets all traps that are not of the registers. */
+        if (is_traced() || sigaction(SIGTRAP, NULL, &before) != 0 || pthread_key_create(&at_exit, close_events) != 0) {
             say_off(0);
             return 0;
         }
+        struct sigaction new = {.sa_sigaction = hit, .sa_mask = before.sa_mask, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
         dl_iterate_phdr(enter_ranges, NULL);
         for (size_t i = 0; i < sizeof copiers / sizeof *copiers; i++) {
             copiers[i] = (uintptr_t)dlsym(RTLD_DEFAULT, COPIERS[i]);
@@ -514,8 +531,7 @@ static int look_at_this_thread(void)
             close(thread->events[i]);
         }
         if (state == UNKNOWN) {
-            struct sigaction plain = {.sa_handler = SIG_DFL};
-            sigaction(SIGTRAP, &plain, NULL);
+            sigaction(SIGTRAP, &before, NULL);
             say_off(error);
         }
         return 0;
@@ -531,7 +547,8 @@ static int look_at_this_thread(void)
     return 1;
 }
 
-/* Nothing is looked at any more once the program handles the signal itself. The lock is held. */
+/* Nothing is looked at any more once the program has taken the signal: its handler may call ours, which it replaced, and
+ * ours would call it again. The lock is held. */
 static void stop(void)
 {
     watches_used = 0;

@@ -314,8 +314,13 @@ fn a_system_that_refuses_is_named_once_and_a_program_keeps_its_signal() {
     assert!(said.contains("check: no errors found"), "{said}");
     if cfg!(target_arch = "x86_64") {
         assert!(said.contains("kernel.perf_event_paranoid"), "{said}");
+        // A handler that was there before gets the program's traps alone.
         let said = text(&loads.run("signal"));
-        assert!(said.contains("uses SIGTRAP itself"), "{said}");
+        assert!(said.contains("trapped 0 times, then 1"), "{said}");
+        let is_seen = said.contains("check: buffer in use: ");
+        assert_eq!(is_seen, sees_loads(&loads), "{said}");
+        let said = text(&loads.run("signal_late"));
+        assert!(said.contains(NOT_LOOKED_AT), "{said}");
         assert!(said.contains("trapped 0 times, then 1"), "{said}");
     }
     let output = loads.run("crash");

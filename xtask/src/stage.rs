@@ -367,8 +367,8 @@ fn hooks(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
             "-Wall",
             "-Wextra",
             "-Werror",
-            "-fno-asynchronous-unwind-tables",
-            // Reports of deadlocks have lines of the program behind it.
+            // Reports of deadlocks have lines of the program behind it, as has what a handler of
+            // the program for SIGTRAP says, which it calls.
             "-fno-omit-frame-pointer",
         ])
         .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,--enable-new-dtags"])

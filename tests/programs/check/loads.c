@@ -387,6 +387,29 @@ static void own_signal(void)
     }
 }
 
+/* The handler comes when a buffer is watched already. */
+static void late_signal(void)
+{
+    static int numbers[2];
+    MPI_Request requests[2];
+    if (rank == 1) {
+        MPI_Irecv(&numbers[0], 1, MPI_INT, 0, 4, MPI_COMM_WORLD, &requests[0]);
+        signal(SIGTRAP, traps);
+        MPI_Irecv(&numbers[1], 1, MPI_INT, 0, 4, MPI_COMM_WORLD, &requests[1]);
+        numbers[1] = 0;
+    }
+    barrier();
+    if (rank == 0) {
+        MPI_Send(numbers, 1, MPI_INT, 1, 4, MPI_COMM_WORLD);
+        MPI_Send(numbers, 1, MPI_INT, 1, 4, MPI_COMM_WORLD);
+    } else if (rank == 1) {
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        int before = trapped;
+        raise(SIGTRAP);
+        printf("trapped %d times, then %d\n", before, (int)trapped);
+    }
+}
+
 static void crash(void)
 {
     static int number;
@@ -406,7 +429,8 @@ int main(int argc, char **argv)
     } all[] = {{"loaded", loaded}, {"stored", stored},         {"end", end},       {"copied", copied},
                {"sent", sent},     {"persistent", persistent}, {"got", got},       {"collective", collective},
                {"put", put},       {"fenced", fenced},         {"locked", locked}, {"waits", waits},
-               {"thread", thread}, {"beside", beside},         {"signal", own_signal},     {"crash", crash}};
+               {"thread", thread}, {"beside", beside},         {"signal", own_signal},
+               {"signal_late", late_signal}, {"crash", crash}};
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
