@@ -331,16 +331,18 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
 }
 
 /* Partitioned communication. */
-#define PARTITIONED(name, constness)                                                                                   \
-    int name(constness void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int peer, int tag,           \
+#define PARTITIONED(name, of, constness)                                                                               \
+    int of(constness void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int peer, int tag,           \
              MPI_Comm comm, MPI_Info info, MPI_Request *request)                                                       \
     {                                                                                                                  \
-        CALL(#name, P##name(buf, partitions, count, datatype, peer, tag, comm, info, request),                         \
+        CALL(#name, P##of(buf, partitions, count, datatype, peer, tag, comm, info, request),                           \
              ("hilhiih", buf, partitions, (int64_t)count, datatype, peer, tag, comm),                                  \
              ("h", code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL));                                                \
     }
-PARTITIONED(MPI_Psend_init, const)
-PARTITIONED(MPI_Precv_init, )
+PARTITIONED(MPI_Psend_init, MPI_Psend_init, const)
+PARTITIONED(MPI_Precv_init, MPI_Precv_init, )
+PARTITIONED(MPI_Psend_init, MPI_Psend_init_c, const)
+PARTITIONED(MPI_Precv_init, MPI_Precv_init_c, )
 
 int MPI_Pready(int partition, MPI_Request request)
 {
@@ -394,12 +396,6 @@ int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *newcomm)
 int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm)
 {
     NEW_COMM("MPI_Comm_dup", comm, PMPI_Comm_dup_with_info(comm, info, newcomm), ("h", comm));
-}
-
-int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request)
-{
-    CALL("MPI_Comm_idup", PMPI_Comm_idup(comm, newcomm, request), ("h", comm),
-         ("h", code == MPI_SUCCESS ? *request : MPI_REQUEST_NULL));
 }
 
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm)

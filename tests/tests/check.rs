@@ -124,6 +124,26 @@ fn a_right_program_is_right() {
     }
 }
 
+/// The library uses numbers of handles again, so that one which is made by a call without a record
+/// would be taken for one that was freed.
+#[test]
+fn handles_are_known_by_whatever_call_they_are_made() {
+    let folder = scratch();
+    let makers = folder.path().join("makers");
+    succeed(
+        command(stage().join("bin/mpicc"), 60)
+            .args(["-mpi1", "-g", "-Wall", "-Wextra", "-Werror"])
+            .arg(program("check/makers.c"))
+            .arg("-o")
+            .arg(&makers),
+    );
+    let mut mpiexec = command(stage().join("bin/mpiexec"), 100);
+    let mpiexec = mpiexec.args(["-n", "2", "-check"]).arg(&makers);
+    let said = text(&run(mpiexec.arg(folder.path().join("file"))));
+    assert!(said.contains("done\n"), "{said}");
+    assert!(said.contains("check: no errors found"), "{said}");
+}
+
 #[test]
 fn what_ends_a_job_has_the_lines_of_the_program_and_is_no_error_free_end() {
     let wrong = Wrong::build();
@@ -196,6 +216,41 @@ fn a_fortran_program_has_its_own_lines() {
             .all(|place| line.contains(place))
     };
     assert!(mismatch.is_some_and(names), "{said}");
+}
+
+/// gfortran's library has a handler for SIGTRAP, which gets the traps that are not of the watch
+/// registers.
+#[test]
+fn loads_of_a_fortran_program_are_found_and_its_own_traps_are_its_own() {
+    if !sees_loads(&Wrong::build_of("loads.c", "-O0")) {
+        return;
+    }
+    let folder = scratch();
+    let loads = folder.path().join("loads");
+    let source = program("check/loads.f90");
+    let mut compiler = command(stage().join("bin/mpif90"), 60);
+    succeed(compiler.arg("-g").arg(&source).arg("-o").arg(&loads));
+    let source = std::fs::read_to_string(source).unwrap();
+    let line = |mark: &str| {
+        let is_it = |line: &str| line.ends_with(&format!("! LINE {mark}"));
+        format!("loads.f90:{}", source.lines().position(is_it).unwrap() + 1)
+    };
+    let run = |word: &str| {
+        let mut mpiexec = command(stage().join("bin/mpiexec"), 60);
+        let mpiexec = mpiexec.args(["-n", "2", "-check"]).arg(&loads);
+        run(mpiexec.arg(word))
+    };
+    let said = text(&run("loaded"));
+    let places = [line("loaded"), line("received into")];
+    let is_it = |said: &str| {
+        said.contains("check: buffer in use: ") && places.iter().all(|place| said.contains(place))
+    };
+    assert!(said.lines().any(is_it), "{said}");
+    let said = text(&run("trap"));
+    let backtrace = format!("/check/{}\n", line("trap"));
+    assert!(said.contains("Backtrace for this error:"), "{said}");
+    assert!(said.contains(&backtrace), "{said}");
+    assert!(said.contains("was killed by SIGTRAP"), "{said}");
 }
 
 #[test]

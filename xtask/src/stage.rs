@@ -376,7 +376,7 @@ fn hooks(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
         .arg(format!("-Wl,-soname,{NAME}"))
         .arg("-I")
         .arg(to.join("include"));
-    for source in ["record.c", "hooks.c", "objects.c", "watch.c"] {
+    for source in ["record.c", "hooks.c", "makers.c", "objects.c", "watch.c"] {
         cc.arg(sources.join(source));
     }
     cc.arg("-L")

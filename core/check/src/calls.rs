@@ -60,6 +60,7 @@ pub fn sort(name: &str) -> Sort {
         | "MPI_Rget_accumulate"
         | "MPI_Fetch_and_op"
         | "MPI_Compare_and_swap" => Sort::Access,
+        "MPI_File_get_view" => Sort::NewType,
         name if name.starts_with("MPI_Type_")
             && !matches!(name, "MPI_Type_free" | "MPI_Type_commit") =>
         {
@@ -460,7 +461,6 @@ impl Checker {
                 if record.handle(0) != MPI_COMM_NULL {
                     let (key, call) = made(Object::Comm);
                     self.processes[process].objects.insert(key, call);
-                    self.processes[process].freed.remove(&record.handle(0));
                 }
             }
             _ => {}
@@ -528,12 +528,16 @@ impl Checker {
             _ => None,
         };
         // Whether a part of another type is committed, the library alone knows.
-        let is_part = record.name == "MPI_Type_get_contents";
-        of.is_committed = is_part || of_dup.is_some_and(|of| of.is_committed);
+        let is_of_library = is_of_library(&record.name);
+        let name = record.name.as_str();
+        let is_part = matches!(name, "MPI_Type_get_contents" | "MPI_File_get_view");
+        of.is_committed = is_part || is_of_library || of_dup.is_some_and(|of| of.is_committed);
         own.types.insert(handle, of);
-        own.objects
-            .insert((Object::Type, handle), running.call.clone());
         own.freed.remove(&handle);
+        if !is_of_library {
+            let key = (Object::Type, handle);
+            own.objects.insert(key, running.call.clone());
+        }
     }
 
     fn after_other(&mut self, process: usize, record: &Record, running: &Running) {
@@ -554,9 +558,17 @@ impl Checker {
             "MPI_Psend_init" | "MPI_Precv_init" => {
                 return self.new_request(process, record, running);
             }
-            // One of a session may be freed after MPI_Finalize.
-            "MPI_Comm_create_from_group" => return self.new_comm(process, record, None),
-            "MPI_Comm_create_group" => {
+            // One of a session may be freed after MPI_Finalize, and that is the end of those with
+            // other jobs.
+            "MPI_Comm_create_from_group"
+            | "MPI_Intercomm_create_from_groups"
+            | "MPI_Comm_accept"
+            | "MPI_Comm_connect"
+            | "MPI_Comm_join"
+            | "MPI_Comm_spawn"
+            | "MPI_Comm_spawn_multiple"
+            | "MPI_Comm_get_parent" => return self.new_comm(process, record, None),
+            "MPI_Comm_create_group" | "MPI_Comm_idup_with_info" => {
                 self.new_comm(process, record, None);
                 Object::Comm
             }
@@ -604,6 +616,12 @@ impl Checker {
             own.freed.insert(handle, (object, running.call.clone()));
         }
     }
+}
+
+/// Whether the datatypes that a call gives out are the library's, which the program does not free.
+fn is_of_library(call: &str) -> bool {
+    let is_f90 = call.starts_with("MPI_Type_create_f90_");
+    is_f90 || matches!(call, "MPI_Type_match_size" | "MPI_Type_get_value_index")
 }
 
 /// The communicator of a collective call.

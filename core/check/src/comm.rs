@@ -418,7 +418,9 @@ impl Checker {
         if let Some(key) = key.filter(|_| !is_opaque) {
             self.made_comms.insert(key, id);
         }
-        self.processes[process].comms.insert(handle, id);
+        let own = &mut self.processes[process];
+        own.comms.insert(handle, id);
+        own.freed.remove(&handle);
     }
 }
 
