@@ -163,7 +163,24 @@ impl Checker {
         if own.running.len() > 1 && !own.is_multithreaded {
             own.is_multithreaded = true;
         }
-        own.running.insert(record.thread, running);
+        let outer = own.running.insert(record.thread, running);
+        if let Some(outer) = outer.filter(|outer| calls_back(&outer.call.name)) {
+            own.outer.entry(record.thread).or_default().push(outer);
+        }
+    }
+
+    /// Takes the call that this record ends; that around it goes on.
+    fn end_running(&mut self, process: usize, record: &Record) -> Option<Running> {
+        let own = &mut self.processes[process];
+        let running = own.running.get(&record.thread)?;
+        if running.call.name != record.name && calls_back(&running.call.name) {
+            return None;
+        }
+        let running = own.running.remove(&record.thread);
+        if let Some(outer) = own.outer.get_mut(&record.thread).and_then(Vec::pop) {
+            own.running.insert(record.thread, outer);
+        }
+        running
     }
 
     /// A call after `MPI_Finalize`. In a session it is right, and then it returns.
@@ -370,7 +387,7 @@ impl Checker {
 
     pub(crate) fn after(&mut self, process: usize, record: &Record) {
         let sort = sort(&record.name);
-        let running = self.processes[process].running.remove(&record.thread);
+        let running = self.end_running(process, record);
         match record.name.as_str() {
             "MPI_Init" => {
                 let initialized = Some((record.thread, record.number(0)));
@@ -616,6 +633,22 @@ impl Checker {
             own.freed.insert(handle, (object, running.call.clone()));
         }
     }
+}
+
+/// Whether a call calls functions of the program that copy and delete attributes, which may call
+/// others.
+fn calls_back(call: &str) -> bool {
+    const CALLS: [&str; 8] = [
+        "MPI_Comm_free",
+        "MPI_Comm_disconnect",
+        "MPI_Comm_dup",
+        "MPI_Comm_idup",
+        "MPI_Type_free",
+        "MPI_Type_dup",
+        "MPI_Win_free",
+        "MPI_Finalize",
+    ];
+    CALLS.contains(&call)
 }
 
 /// Whether the datatypes that a call gives out are the library's, which the program does not free.

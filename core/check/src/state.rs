@@ -160,8 +160,11 @@ pub struct Process {
     pub is_ordered_by_values: bool,
     /// It has locked windows, by which others may have waited for it.
     pub has_locked: bool,
-    /// By thread.
+    /// By thread: the innermost call.
     pub running: HashMap<u64, Running>,
+    /// By thread: calls that have called functions of the program, which have called the innermost
+    /// one.
+    pub outer: HashMap<u64, Vec<Running>>,
     pub last: Option<Call>,
     pub comms: HashMap<u64, usize>,
     pub freed: HashMap<u64, (Object, Call)>,

@@ -137,6 +137,27 @@ static void children(char *program)
     }
 }
 
+static int free_copy(MPI_Comm comm, int key, void *copy, void *unused)
+{
+    (void)comm, (void)key, (void)unused;
+    return MPI_Comm_free((MPI_Comm *)copy);
+}
+
+/* What an attribute holds is freed within the call that frees its communicator. */
+static void attributes(void)
+{
+    int key;
+    MPI_Comm comm, copy;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_copy, &key, NULL);
+    for (int i = 0; i < 3; i++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        MPI_Comm_dup(comm, &copy);
+        MPI_Comm_set_attr(comm, key, &copy);
+        MPI_Comm_free(&comm);
+    }
+    MPI_Comm_free_keyval(&key);
+}
+
 static void partitioned(void)
 {
     int sent[2] = {1, 2}, got[2];
@@ -170,6 +191,7 @@ int main(int argc, char **argv)
     sessions();
     ports();
     partitioned();
+    attributes();
     children(argv[0]);
     MPI_Finalize();
     if (rank == 0)
