@@ -91,6 +91,42 @@ fn wrong(keyword: &str, value: &str, expected: &str) -> String {
     format!("{keyword} = {value}: expected {expected}")
 }
 
+/// Limits that a job sets itself and policies: who it belongs to, how its network, its memory pages
+/// and its threads are to be, and what is so anyway.
+const WITHOUT_EFFECT: [&str; 31] = [
+    "affinity",
+    "as_limit",
+    "blocking",
+    "bulkxfer",
+    "checkpoint",
+    "class_limit",
+    "collective_groups",
+    "core_limit",
+    "cpus_per_core",
+    "cpu_limit",
+    "data_limit",
+    "file_limit",
+    "group",
+    "image_size",
+    "island_count",
+    "job_cpu_limit",
+    "large_page",
+    "locks_limit",
+    "mcm_affinity_options",
+    "memlock_limit",
+    "nofile_limit",
+    "nproc_limit",
+    "preferences",
+    "rset",
+    "rss_limit",
+    "smt",
+    "stack_limit",
+    "task_affinity",
+    "energy_policy_tag",
+    "max_perf_decrease_allowed",
+    "minimize_time_to_solution",
+];
+
 fn apply(keyword: &str, value: &str, step: &mut Step) -> Result<(), String> {
     let count = || {
         let count = value.parse::<u32>().ok().filter(|&n| n > 0);
@@ -120,6 +156,9 @@ fn apply(keyword: &str, value: &str, step: &mut Step) -> Result<(), String> {
                 "{keyword} = {value} is not supported: this is no Blue Gene"
             ));
         }
+        // Of its first versions: a task has a processor.
+        "max_processors" => wishes.size.tasks = wishes.size.tasks.or(Some(count()?)),
+        "min_processors" => wishes.size.tasks = Some(count()?),
         "node" => {
             // `least,most`, of which one may be missing.
             let least = value
@@ -153,6 +192,7 @@ fn apply(keyword: &str, value: &str, step: &mut Step) -> Result<(), String> {
             let threads = count()?.to_string();
             wishes.variables.push(("OMP_NUM_THREADS".into(), threads));
         }
+        "requirements" => requirements(value, &mut wishes.size)?,
         "resources" => resources(value, &mut wishes.size)?,
         "restart" => wishes.is_requeued = Some(word == "yes"),
         "shell" => wishes.shell = text(),
@@ -169,40 +209,7 @@ fn apply(keyword: &str, value: &str, step: &mut Step) -> Result<(), String> {
             let hard = value.split(',').next().unwrap_or(value);
             wishes.limit_s = Some(duration(hard.trim().trim_matches('"'), true)?);
         }
-        // Limits that a job sets itself and policies: who it belongs to, how its network, its
-        // memory pages and its threads are to be, and what is so anyway.
-        "affinity"
-        | "as_limit"
-        | "blocking"
-        | "bulkxfer"
-        | "checkpoint"
-        | "class_limit"
-        | "collective_groups"
-        | "core_limit"
-        | "cpus_per_core"
-        | "cpu_limit"
-        | "data_limit"
-        | "file_limit"
-        | "group"
-        | "image_size"
-        | "island_count"
-        | "job_cpu_limit"
-        | "large_page"
-        | "locks_limit"
-        | "mcm_affinity_options"
-        | "memlock_limit"
-        | "nofile_limit"
-        | "nproc_limit"
-        | "preferences"
-        | "rset"
-        | "rss_limit"
-        | "smt"
-        | "stack_limit"
-        | "task_affinity"
-        | "energy_policy_tag"
-        | "max_perf_decrease_allowed"
-        | "minimize_time_to_solution" => {}
-        _ if keyword.starts_with("network.") => {}
+        _ if keyword.starts_with("network.") || WITHOUT_EFFECT.contains(&keyword) => {}
         _ => {
             return Err(format!(
                 "the keyword {keyword} = {value} is not supported; leave it out if the job can do without"
@@ -230,6 +237,28 @@ fn environment(keyword: &str, value: &str, step: &mut Step) {
             None => step.names.extend(item.strip_prefix('$').map(str::to_owned)),
         }
     }
+}
+
+/// `(Adapter == "hps_user") && (Memory >= 512)`: memory in MiB. Which network there is does not
+/// matter to the queue.
+fn requirements(value: &str, size: &mut Size) -> Result<(), String> {
+    for part in value.split("&&") {
+        let part = part.trim().trim_start_matches('(').trim_end_matches(')');
+        let words: Vec<&str> = part.split_whitespace().collect();
+        match words[..] {
+            ["Adapter", "==", _] => {}
+            ["Memory", ">=" | ">" | "==", mib] if mib.parse::<u64>().is_ok() => {
+                size.memory_mib = mib.parse().ok();
+            }
+            _ => {
+                return Err(format!(
+                    "requirements: ({part}) is not supported; those that are: (Adapter == \"...\") and (Memory >= MIB) with && \
+                     between them; leave it out if the job can do without"
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// `ConsumableCpus(4) ConsumableMemory(2gb)`, of each task.

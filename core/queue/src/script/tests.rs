@@ -158,6 +158,19 @@ fn lines_of_nqs_and_loadleveler_are_read() {
 }
 
 #[test]
+fn keywords_of_the_first_loadleveler_are_read() {
+    let of = |lines: &str| wishes(&format!("#!/bin/ksh\n{lines}# @ queue\n"));
+    let found = of("# @ min_processors = 4\n# @ max_processors = 8\n\
+                    # @ requirements = (Adapter == \"hps_user\") && (Memory >= 512)\n")
+    .unwrap();
+    assert_eq!(found.size.tasks(), 4);
+    assert_eq!(found.size.memory_mib, Some(512));
+    assert_eq!(of("# @ max_processors = 8\n").unwrap().size.tasks(), 8);
+    let why = of("# @ requirements = (Pool == 2)\n").unwrap_err();
+    assert!(why.contains("(Pool == 2) is not supported"), "{why}");
+}
+
+#[test]
 fn options_of_commands_end_at_the_first_word_that_is_none() {
     const OWN: &[super::slurm::Known] = &[(' ', "wrap", super::slurm::Takes::Value)];
     let words: Vec<String> = [
