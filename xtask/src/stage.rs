@@ -361,29 +361,41 @@ fn hooks(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     let sources = workspace().join("abi/check");
     let made = folder.join(NAME);
-    let mut cc = Command::new(tools.cc());
-    cc.args(["-std=c11", "-D_GNU_SOURCE", "-Os", "-fPIC", "-shared"])
-        .args([
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            // Reports of deadlocks have lines of the program behind it, as has what a handler of
-            // the program for SIGTRAP says, which it calls.
-            "-fno-omit-frame-pointer",
-        ])
+    let compiler = || {
+        let mut cc = Command::new(tools.cc());
+        cc.args(["-std=c11", "-D_GNU_SOURCE", "-Os", "-fPIC"])
+            .args(["-Wall", "-Wextra", "-Werror"])
+            // Reports of deadlocks have lines of the program behind it.
+            .arg("-fno-omit-frame-pointer")
+            .arg("-I")
+            .arg(to.join("include"));
+        cc
+    };
+    // What calls a program's handler for SIGTRAP, which may say where the program is. Of the hooks
+    // these tables would be a tenth of the library.
+    let watch = folder.join("watch.o");
+    output(
+        compiler()
+            .arg("-c")
+            .arg(sources.join("watch.c"))
+            .arg("-o")
+            .arg(&watch),
+    )?;
+    let mut cc = compiler();
+    cc.args(["-shared", "-fno-asynchronous-unwind-tables"])
         .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,--enable-new-dtags"])
         .args(["-Wl,-rpath,$ORIGIN/..", "-Wl,--gc-sections"])
-        .arg(format!("-Wl,-soname,{NAME}"))
-        .arg("-I")
-        .arg(to.join("include"));
-    for source in ["record.c", "hooks.c", "makers.c", "objects.c", "watch.c"] {
+        .arg(format!("-Wl,-soname,{NAME}"));
+    for source in ["record.c", "hooks.c", "makers.c", "objects.c"] {
         cc.arg(sources.join(source));
     }
+    cc.arg(&watch);
     cc.arg("-L")
         .arg(to.join("lib"))
         .args(["-lmpi_abi", "-lpthread", "-ldl", "-o"])
         .arg(&made);
     output(&mut cc)?;
+    fs::remove_file(&watch)?;
     debug_info::split(&made, to, &format!("lib/check/{NAME}"))
 }
 

@@ -61,6 +61,8 @@ impl Tools {
                 quoted(&format!("--remap-path-prefix={from}={to}"))
             );
         }
+        // Pages of their own for what may be executed cost each library 4 to 12 KB of padding.
+        cc.push_str(" -Wl,-z,noseparate-code");
         let _ = writeln!(cc, " {} \"$@\"", quoted(&format!("-L{}", stubs.display())));
         let linker = format!("-Clinker={}", folder.join(CC).display());
         let _ = writeln!(rustc, " {}", quoted(&linker));

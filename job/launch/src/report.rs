@@ -250,7 +250,7 @@ fn meanwhile(launcher: &str, peers: &dyn Peers, crashed: u32) -> String {
     };
     let ranks: Vec<u32> = (0..peers.size()).filter(do_something).collect();
     let mut groups = groups(peers, &ranks);
-    groups.sort_by_key(|group| usize::MAX - group.ranks.len());
+    groups.sort_unstable_by_key(|group| (usize::MAX - group.ranks.len(), group.ranks[0]));
     let shown = groups.iter().take(MOST_GROUPS).flat_map(lines);
     let mut text: String = shown
         .map(|line| format!("{launcher}: meanwhile, {line}\n"))
@@ -385,7 +385,7 @@ fn groups(peers: &dyn Peers, ranks: &[u32]) -> Vec<Group> {
                 None => further.push((text, 1)),
             }
         }
-        further.sort();
+        further.sort_unstable();
         let same = |group: &&mut Group| group.state == state && group.further == further;
         match groups.iter_mut().find(same) {
             Some(group) => group.ranks.push(rank),

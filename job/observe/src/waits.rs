@@ -34,7 +34,7 @@ impl Lasting {
     /// None when nobody waits.
     #[must_use]
     pub fn new(mut waits: Vec<(Waiting, f64)>) -> Option<Lasting> {
-        waits.sort_by(|a, b| b.1.total_cmp(&a.1));
+        waits.sort_unstable_by(|a, b| b.1.total_cmp(&a.1));
         (!waits.is_empty()).then_some(Lasting(waits))
     }
 

@@ -215,7 +215,7 @@ fn further(rank: &RankView, places: &Places) -> Vec<FurtherThreads> {
         }
     }
     // When they came differs between ranks that do the same.
-    all.sort_by(|a, b| a.waiting.cmp(&b.waiting));
+    all.sort_unstable_by(|a, b| a.waiting.cmp(&b.waiting));
     all
 }
 

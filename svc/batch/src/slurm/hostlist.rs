@@ -53,7 +53,7 @@ pub fn expanded(list: &str) -> Result<Vec<String>, String> {
 
 /// Puts hosts into Slurm's order: `n2` is before `n10`.
 pub fn sort(hosts: &mut [String]) {
-    hosts.sort_by(|a, b| {
+    hosts.sort_unstable_by(|a, b| {
         let key = |name: &'_ str| {
             let (before, digits) = divided(name);
             (before.to_owned(), digits.parse::<u64>().ok(), digits.len())

@@ -307,10 +307,12 @@ fn groups<'a>(
     }
     // In the order of the partitions, or of the nodes.
     let place = |name: &str| hosts.iter().position(|host| host.name == name);
-    match words.has("Node") {
-        true => groups.sort_by_key(|group| place(&group.hosts[0].name)),
-        false => groups.sort_by_key(|group| (&group.queue.name, NodeState::of(group.hosts[0]))),
-    }
+    let is_by_node = words.has("Node");
+    groups.sort_unstable_by_key(|group| {
+        let first = group.hosts[0];
+        let node = is_by_node.then(|| place(&first.name));
+        (node, &group.queue.name, NodeState::of(first))
+    });
     Ok(groups)
 }
 
