@@ -261,7 +261,7 @@ fn libraries(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
         cc.args([
             "-std=c11",
             "-D_GNU_SOURCE",
-            "-O2",
+            "-Os",
             "-fPIC",
             "-shared",
             "-Wall",

@@ -382,10 +382,13 @@ fn groups(peers: &dyn Peers, ranks: &[u32]) -> Vec<Group> {
             };
             match further.iter_mut().find(|(other, _)| *other == text) {
                 Some((_, threads)) => *threads += 1,
-                None => further.push((text, 1)),
+                // Few: in order, so that ranks that do the same are found.
+                None => {
+                    let at = further.partition_point(|(other, _)| *other < text);
+                    further.insert(at, (text, 1));
+                }
             }
         }
-        further.sort_unstable();
         let same = |group: &&mut Group| group.state == state && group.further == further;
         match groups.iter_mut().find(same) {
             Some(group) => group.ranks.push(rank),

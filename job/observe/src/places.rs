@@ -137,7 +137,9 @@ fn in_words(frame: &Frame) -> Option<String> {
 /// The threads whose stacks are read of a rank; that which stands for it comes first.
 fn threads_of(peers: &dyn Peers, rank: u32, pid: u32) -> Vec<Thread> {
     let mut waits = peers.waits(rank).listed;
-    waits.sort_unstable_by_key(|wait| wait.since_ns);
+    if let Some(longest) = (0..waits.len()).min_by_key(|&at| waits[at].since_ns) {
+        waits[..=longest].rotate_right(1);
+    }
     if let Some(longest) = waits.first()
         && let Some(pid) = process_of(longest.thread)
     {

@@ -33,9 +33,13 @@ pub struct Lasting(Vec<(Waiting, f64)>);
 impl Lasting {
     /// None when nobody waits.
     #[must_use]
-    pub fn new(mut waits: Vec<(Waiting, f64)>) -> Option<Lasting> {
-        waits.sort_unstable_by(|a, b| b.1.total_cmp(&a.1));
-        (!waits.is_empty()).then_some(Lasting(waits))
+    pub fn new(waits: Vec<(Waiting, f64)>) -> Option<Lasting> {
+        let mut lasting: Vec<(Waiting, f64)> = Vec::with_capacity(waits.len());
+        for wait in waits {
+            let at = lasting.partition_point(|other| other.1 >= wait.1);
+            lasting.insert(at, wait);
+        }
+        (!lasting.is_empty()).then_some(Lasting(lasting))
     }
 
     /// The threads that wait: the kernel's numbers.

@@ -205,17 +205,20 @@ fn further(rank: &RankView, places: &Places) -> Vec<FurtherThreads> {
         let same = |of: &&mut FurtherThreads| of.waiting == wait.text && of.stack == stack;
         match all.iter_mut().find(same) {
             Some(of) => of.threads += 1,
-            None => all.push(FurtherThreads {
-                threads: 1,
-                waiting: wait.text.clone(),
-                since_s: wait.since_s,
-                stack,
-                at,
-            }),
+            // By their words: when they came differs between ranks that do the same.
+            None => {
+                let place = all.partition_point(|other| other.waiting <= wait.text);
+                let new = FurtherThreads {
+                    threads: 1,
+                    waiting: wait.text.clone(),
+                    since_s: wait.since_s,
+                    stack,
+                    at,
+                };
+                all.insert(place, new);
+            }
         }
     }
-    // When they came differs between ranks that do the same.
-    all.sort_unstable_by(|a, b| a.waiting.cmp(&b.waiting));
     all
 }
 

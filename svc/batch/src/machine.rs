@@ -1,6 +1,7 @@
 //! The hosts and queues of a machine, of one host or several, for the tables of batch systems.
 
 use margay_svc_queue_wire::{HostRow, Machine, QueueRow};
+use serde_json::value::RawValue;
 
 /// The hosts; that of the head where there are no others.
 #[must_use]
@@ -23,8 +24,10 @@ pub fn hosts(machine: &Machine) -> Vec<HostRow> {
 /// The queues, by their names.
 #[must_use]
 pub fn queues(machine: &Machine) -> Vec<QueueRow> {
-    if !machine.queues.is_empty() {
-        return machine.queues.clone();
+    let row = |row: &Box<RawValue>| serde_json::from_str(row.get()).ok();
+    let rows: Vec<QueueRow> = machine.queues.iter().filter_map(row).collect();
+    if !rows.is_empty() {
+        return rows;
     }
     vec![QueueRow::only(
         machine.slots,

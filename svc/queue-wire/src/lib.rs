@@ -118,9 +118,9 @@ pub struct Machine {
     /// Where there are several.
     #[serde(default)]
     pub hosts: Vec<HostRow>,
-    /// None from a head that does not know them yet.
+    /// [`QueueRow`]s, which few commands read; none from a head that does not know them yet.
     #[serde(default)]
-    pub queues: Vec<QueueRow>,
+    pub queues: Vec<Box<RawValue>>,
     /// How jobs are kept apart, in the queue of all users.
     #[serde(default)]
     pub groups: String,

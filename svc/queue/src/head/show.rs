@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use margay_core_queue::{End, Job, JobId, Phase, QueueRules, Reason, refusal};
 use margay_svc_queue_wire::{Answer, JobRow, Machine, QueueRow, Target};
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::Head;
 use super::rights::veil_row;
@@ -228,12 +229,12 @@ impl Head {
     }
 
     /// The queues, with sums that each change of a job keeps up to date.
-    fn queue_rows(&self) -> Vec<QueueRow> {
+    fn queue_rows(&self) -> Vec<Box<RawValue>> {
         let settings = self.scheduler.settings();
         let row = |(name, rules): (&String, &QueueRules)| {
             let (running, waiting) = self.scheduler.queue_counts(name);
             let parts = rules.gang.iter().flat_map(|gang| &gang.hosts);
-            QueueRow {
+            let row = QueueRow {
                 name: name.clone(),
                 is_default: *name == settings.default_queue,
                 slots: self.slots_for(name),
@@ -242,9 +243,10 @@ impl Head {
                 waiting,
                 hosts: parts.filter_map(|part| self.host_name(part.host)).collect(),
                 rules: rules.clone(),
-            }
+            };
+            to_raw_value(&row).ok()
         };
-        settings.queues.iter().map(row).collect()
+        settings.queues.iter().filter_map(row).collect()
     }
 
     /// The machine and how much of it is used.
