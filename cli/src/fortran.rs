@@ -177,7 +177,8 @@ fn compile_c(
         for form in forms {
             let object = format!("{form}{name}.o");
             let mut command = words(cc);
-            command.args(["-O2", "-fPIC"]);
+            // Each call is passed on as it is: what counts is the size of a thousand of them.
+            command.args(["-Os", "-fPIC"]);
             if !form.is_empty() {
                 command.arg("-DMARGAY_PROFILED");
             }
