@@ -24,8 +24,9 @@ pub fn hosts(machine: &Machine) -> Vec<HostRow> {
 /// The queues, by their names.
 #[must_use]
 pub fn queues(machine: &Machine) -> Vec<QueueRow> {
-    let row = |row: &Box<RawValue>| serde_json::from_str(row.get()).ok();
-    let rows: Vec<QueueRow> = machine.queues.iter().filter_map(row).collect();
+    let row = |row: &RawValue| serde_json::from_str(row.get()).ok();
+    let rows = machine.queues.iter().map(AsRef::as_ref);
+    let rows: Vec<QueueRow> = rows.filter_map(row).collect();
     if !rows.is_empty() {
         return rows;
     }
