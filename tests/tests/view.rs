@@ -57,6 +57,25 @@ fn a_browser_shows_who_waits_for_whom() {
         let shown = browser.value("document.querySelector('.tab:not([hidden])').innerText");
         assert!(shown.as_str().unwrap().contains(word), "{key}: {shown}");
     }
+    // Where the longest wait begins its rank waits.
+    browser.key("6");
+    let rank = detail.split([' ', ':']).nth(1).unwrap();
+    let row = format!(
+        "[...$('ranks').rows].find(r => r.cells[0].textContent === '{rank}').cells[1].textContent"
+    );
+    let does = browser.value(&row);
+    assert!(
+        does.as_str().unwrap().starts_with("waits in MPI_"),
+        "{does}"
+    );
+    browser.key("5");
+    let load = browser.text("concurrency-text");
+    assert!(load.contains(" of 3 on average"), "{load}");
+    let inked = "(id => { const c = $(id), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; \
+                 return d.some(v => v); })";
+    for id in ["concurrency", "phase"] {
+        assert_eq!(browser.value(&format!("{inked}('{id}')")), true, "{id}");
+    }
     browser.key("0");
     let length = "to - from";
     let whole = browser.value(length).as_f64().unwrap();
