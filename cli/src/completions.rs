@@ -10,7 +10,8 @@ use crate::poe;
 
 /// How a shell finds the numbers of jobs, and the names of partitions: whole ones and short ones,
 /// as fish shows what begins with a dot after a dot alone.
-const JOBS: &str = "margay queue 2>/dev/null | awk 'NR > 1 { print $1 }'";
+const JOBS: &str = "margay queue --json 2>/dev/null | \
+                    awk -v RS=, -F: '$1 ~ /^.job.$/ { gsub(/[^0-9_]/, e, $2); print $2 }'";
 const PARTITIONS: &str = "margay part lspart -r 2>/dev/null | \
                           awk 'NR > 1 { print $NF; if (sub(/^[.]compute[.]/, e, $NF)) print $NF }'";
 

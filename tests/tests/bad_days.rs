@@ -147,7 +147,7 @@ fn a_flood_of_messages_waits_outside() {
         (2, "flood 100000 1000"),
         (4, "flood 100000 40"),
     ] {
-        let out = Words::mpiexec(100, ranks, &built.path(), arguments).succeed(120);
+        let out = Words::mpiexec(300, ranks, &built.path(), arguments).succeed(320);
         let mut printed = 0;
         for line in out.lines().filter(|line| line.starts_with("rank ")) {
             let kib: u64 = line.split(' ').nth(3).unwrap().parse().unwrap();
