@@ -16,8 +16,14 @@ pub const TAKES_OVER_WITHIN: Duration = Duration::from_secs(60);
 /// How often one is looked for.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// After how long who waits asks anew: what passes it on to the head of another host may have lost
+/// it in the moment in which that head went.
+const ASKED_ANEW: Duration = Duration::from_secs(20);
+
 /// Why there is no answer.
 enum Unanswered {
+    /// Nothing has been said yet to who waits.
+    Silent,
     /// The head is gone, or cannot answer now: another one may.
     Gone(String),
     /// In words.
@@ -62,10 +68,11 @@ pub fn wait(
 fn ask_again(
     first: &Request,
     again: &Request,
-    is_known: bool,
+    mut is_known: bool,
     says: &mut dyn FnMut(&str),
 ) -> Result<Answer, String> {
     let mut request = first;
+    let mut is_said = false;
     let mut gone: Option<Instant> = None;
     loop {
         let asked = match find_head() {
@@ -77,14 +84,19 @@ fn ask_again(
             Ok(answer) => return Ok(answer),
             Err(Unanswered::Failed(text)) => return Err(text),
             Err(Unanswered::Gone(why)) => why,
+            Err(Unanswered::Silent) => {
+                (request, gone, is_known) = (again, None, true);
+                continue;
+            }
         };
         let since = *gone.get_or_insert_with(Instant::now);
-        if std::ptr::eq(request, first) {
+        request = again;
+        if !is_said {
+            is_said = true;
             let seconds = TAKES_OVER_WITHIN.as_secs();
             says(&format!(
                 "{why}; jobs go on, and the next head of the queue is asked, for {seconds} s"
             ));
-            request = again;
         }
         if since.elapsed() >= TAKES_OVER_WITHIN {
             return Err(why);
@@ -100,15 +112,16 @@ fn ask_again(
 pub fn converse(stream: &mut UnixStream, request: &Request) -> Result<Answer, String> {
     try_converse(stream, request).map_err(|why| match why {
         Unanswered::Gone(text) | Unanswered::Failed(text) => text,
+        Unanswered::Silent => "the head of the queue has not answered yet".into(),
     })
 }
 
 fn try_converse(stream: &mut UnixStream, request: &Request) -> Result<Answer, Unanswered> {
     let timeout = match request {
-        Request::Wait { .. } => None,
-        _ => Some(ANSWERED_WITHIN),
+        Request::Wait { .. } => ASKED_ANEW,
+        _ => ANSWERED_WITHIN,
     };
-    let _ = stream.set_read_timeout(timeout);
+    let _ = stream.set_read_timeout(Some(timeout));
     // A head that does not take all of it has answered why.
     let sent = write(stream, request);
     // The head says no more than it was asked for, which may be all jobs of years.
@@ -116,6 +129,9 @@ fn try_converse(stream: &mut UnixStream, request: &Request) -> Result<Answer, Un
     match answer.map_err(|error| (error.kind(), error)) {
         Ok(Answer::Gone(text)) => Err(Unanswered::Gone(text)),
         Ok(answer) => Ok(answer),
+        Err((ErrorKind::WouldBlock, _)) if matches!(request, Request::Wait { .. }) => {
+            Err(Unanswered::Silent)
+        }
         Err((ErrorKind::WouldBlock, _)) => {
             let seconds = ANSWERED_WITHIN.as_secs();
             Err(Unanswered::Failed(format!(
