@@ -32,6 +32,9 @@ use crate::site::{Away, HostPart};
 /// Bytes that are kept on the disk for `end`, so that a full disk does not lose how a job ended.
 const END_BYTES: usize = 2048;
 
+/// How long the kernel may take to end what a job has left whose supervisor was killed.
+const REST_WITHIN: Duration = Duration::from_secs(2);
+
 /// The variable that names the file of nodes: each job has one of its own.
 const NODES: &[u8] = b"PBS_NODEFILE=";
 
@@ -320,7 +323,7 @@ impl JobFolder {
     /// variable that names its file of nodes, and by the supervisor's session. Returns whether all
     /// have ended.
     #[must_use]
-    pub fn end_rest(&self, within: Duration) -> bool {
+    pub fn end_rest(&self) -> bool {
         let Ok(order) = self.order() else {
             return true;
         };
@@ -330,7 +333,7 @@ impl JobFolder {
         };
         let supervisor = fs::read_to_string(self.path("claim")).ok();
         let supervisor = supervisor.and_then(|text| text.trim().parse().ok());
-        kill_marked(variable.0.as_encoded_bytes(), supervisor, within)
+        kill_marked(variable.0.as_encoded_bytes(), supervisor, REST_WITHIN)
     }
 
     /// Reads the order.

@@ -17,7 +17,6 @@ use margay_sys_os::process::PidFd;
 use margay_sys_os::signal::{SIGTERM, SIGUSR1};
 
 use crate::files::{Found, JobEnd, JobFolder, LeftAt, SignalWish};
-use crate::head::REST_WITHIN;
 use crate::hearing::Hearing;
 use crate::shell::{Remote, quoted};
 use crate::wire::{BEAT, Wire};
@@ -221,7 +220,7 @@ fn look(folder: &JobFolder, queue: &str, has_restarted: bool) -> io::Result<Stat
         _ if has_restarted => end_of(End::Lost, "its host has been started anew".into(), true),
         Found::Supervised(pid) => return Ok(State::Runs(pid)),
         Found::Abandoned => {
-            let note = match folder.end_rest(REST_WITHIN) {
+            let note = match folder.end_rest() {
                 true => "what watched over it was killed",
                 false => "what watched over it was killed, and some of its processes do not end",
             };

@@ -32,7 +32,6 @@ use crate::store::{Entry, Finish, Left, Missing, Ordered, Regained, Store, Which
 use crate::{log, machine_start, now_s};
 use hosts::Doubt;
 pub use hosts::{ANSWERED_WITHIN, Hosts, refuses_interactive};
-pub use watch::REST_WITHIN;
 use watch::{IdleSupervisor, Watched};
 
 /// The head.

@@ -399,13 +399,13 @@ impl Head {
         own.next().map_or(0, |host| host.slots)
     }
 
-    /// The hosts as they are shown.
     /// The name of the host with this number.
     pub(super) fn host_name(&self, number: u32) -> Option<String> {
         let host = self.hosts.as_ref()?.known.get(number as usize)?;
         Some(host.name.clone())
     }
 
+    /// The hosts as they are shown.
     pub(super) fn host_rows(&self) -> Vec<HostRow> {
         let Some(hosts) = &self.hosts else {
             return Vec::new();

@@ -28,9 +28,6 @@ const FULL_BYTES: u64 = 64 << 10;
 /// How often a job is put back into the queue after it had started.
 const MOST_RUNS: u32 = 16;
 
-/// How long the kernel may take to end what a job has left whose supervisor was killed.
-pub const REST_WITHIN: Duration = Duration::from_secs(2);
-
 /// How long a supervisor without a job is kept for the next one.
 const KEPT: Duration = Duration::from_secs(5);
 
@@ -298,7 +295,7 @@ impl Head {
                 "job {id}: some of its processes do not end: {error}"
             ));
         }
-        if !folder.end_rest(REST_WITHIN) {
+        if !folder.end_rest() {
             log(&format!("job {id}: some of its processes do not end"));
         }
     }
