@@ -249,7 +249,9 @@ impl Head {
                 found.push(Dependency::on(after, job));
             }
             let waits = entry.job.phase == Phase::Waiting;
-            let of_it = entry.job.after.iter().filter(|d| waits && d.after == after);
+            // One that waits for a task does not wait for its array.
+            let is_whole = |d: &&Dependency| d.after == after && !d.is_task;
+            let of_it = entry.job.after.iter().filter(|d| waits && is_whole(d));
             awaited.extend(of_it.map(|dependency| dependency.job));
         }
         found
