@@ -66,7 +66,8 @@ fn the_library_for_all_programs_bears_what_programs_do() {
         program.arg(built.path());
         program.args(["own", "other"].map(|name| place.mount().join(name)));
         let output = run(&mut program);
-        assert!(output.status.success(), "{}", said(&output));
+        let ended = output.status;
+        assert!(ended.success(), "{ended}: {}", said(&output));
         assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n");
     }
     place.pfs(&["stop", "scratch"]);

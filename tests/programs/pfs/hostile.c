@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BYTES = 64 << 10 };
+enum { BYTES = 64 << 10, ENOUGH = 200 };
 static const char *path;
 static int file, other;
 static char data[BYTES], own[BYTES], handlers[BYTES];
@@ -34,11 +34,14 @@ static int is_right(int fd, char *into)
     return pread(fd, into, BYTES, 0) == BYTES && memcmp(into, data, BYTES) == 0;
 }
 
+/* Signals that come faster than a loaded machine serves a read would nest until the stack is full: from
+ * the ENOUGH-th on they do nothing. */
 static void hear(int number)
 {
     (void)number;
     int error = errno;
-    handled++;
+    if (handled++ >= ENOUGH)
+        return;
     if (way == 0)
         wrong |= !is_right(file, handlers);
     if (way == 1)
@@ -72,7 +75,7 @@ static void signals(void)
         clock_gettime(CLOCK_MONOTONIC, &begun);
         setitimer(ITIMER_REAL, &often, NULL);
         sigsetjmp(back, 1);
-        while (clock_gettime(CLOCK_MONOTONIC, &now) == 0 && now.tv_sec - begun.tv_sec < 2 && handled < 200) {
+        while (clock_gettime(CLOCK_MONOTONIC, &now) == 0 && now.tv_sec - begun.tv_sec < 2 && handled < ENOUGH) {
             int again = open(path, O_RDWR);
             CHECK(again >= 0 && pread(again, own, BYTES, 0) == BYTES);
             close(again);
