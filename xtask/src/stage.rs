@@ -313,31 +313,32 @@ fn other_abi(tools: &Tools, face: &faces::Face, folder: &Path, to: &Path) -> Res
     }
     let made = folder.join(face.library);
     let own = by_hand.join(face.name);
-    let mut cc = Command::new(tools.cc());
-    cc.args([
-        "-std=c11",
-        "-D_GNU_SOURCE",
-        "-O2",
-        "-fPIC",
-        "-fno-plt",
-        "-shared",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-    ])
-    // Most functions have counterparts with other types of the same size; C's own functions are not
-    // affected.
-    .args(["-fno-strict-aliasing", "-Wno-cast-function-type"])
-    .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,--enable-new-dtags"])
-    .args(["-Wl,-rpath,$ORIGIN/..", "-Wl,--gc-sections"])
-    .arg(format!("-Wl,-soname,{}", face.library));
-    for include in [folder, own.as_path(), by_hand.as_path()] {
-        cc.arg("-I").arg(include);
-    }
+    let compiler = |wish: &str| {
+        let mut cc = Command::new(tools.cc());
+        cc.args(["-std=c11", "-D_GNU_SOURCE", wish, "-fPIC", "-fno-plt"])
+            .args(["-Wall", "-Wextra", "-Werror"])
+            // Most functions have counterparts with other types of the same size; C's own functions
+            // are not affected.
+            .args(["-fno-strict-aliasing", "-Wno-cast-function-type"]);
+        for include in [folder, own.as_path(), by_hand.as_path()] {
+            cc.arg("-I").arg(include);
+        }
+        cc
+    };
+    let seldom = folder.join("seldom.o");
+    let mut cc = compiler("-Os");
+    cc.arg("-c").arg(folder.join("seldom.c"));
+    output(cc.arg("-o").arg(&seldom))?;
+    let mut cc = compiler("-O2");
+    cc.arg("-shared")
+        .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,--enable-new-dtags"])
+        .args(["-Wl,-rpath,$ORIGIN/..", "-Wl,--gc-sections"])
+        .arg(format!("-Wl,-soname,{}", face.library));
     if own.join("cxx.c").exists() {
         cc.arg(own.join("cxx.c"));
     }
-    cc.arg(folder.join("functions.c"))
+    cc.arg(folder.join("often.c"))
+        .arg(seldom)
         .arg(by_hand.join("by_hand.c"))
         .arg(by_hand.join("statuses.c"))
         .arg(own.join("extra.c"))

@@ -361,6 +361,25 @@ pub const BY_HAND: [&str; 30] = [
     "MPI_Pcontrol",
 ];
 
+/// Functions that move data, complete a request or are called around each message: compiled for
+/// speed. With all others compiled for size a library is a quarter smaller; with these among them
+/// an MPI_Isend, MPI_Irecv and two MPI_Waits to oneself take 600 ns for 540.
+#[rustfmt::skip]
+pub const OFTEN: &[&str] = &[
+    "MPI_Send", "MPI_Bsend", "MPI_Ssend", "MPI_Rsend", "MPI_Recv", "MPI_Sendrecv",
+    "MPI_Sendrecv_replace", "MPI_Isend", "MPI_Ibsend", "MPI_Issend", "MPI_Irsend", "MPI_Irecv",
+    "MPI_Mrecv", "MPI_Imrecv", "MPI_Probe", "MPI_Iprobe", "MPI_Mprobe", "MPI_Improbe", "MPI_Start",
+    "MPI_Startall", "MPI_Wait", "MPI_Waitall", "MPI_Waitany", "MPI_Waitsome", "MPI_Test",
+    "MPI_Testall", "MPI_Testany", "MPI_Testsome", "MPI_Get_count", "MPI_Barrier", "MPI_Bcast",
+    "MPI_Reduce", "MPI_Allreduce", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv",
+    "MPI_Allgather", "MPI_Allgatherv", "MPI_Alltoall", "MPI_Alltoallv", "MPI_Reduce_scatter_block",
+    "MPI_Scan", "MPI_Exscan", "MPI_Ibarrier", "MPI_Ibcast", "MPI_Iallreduce", "MPI_Put", "MPI_Get",
+    "MPI_Accumulate", "MPI_Get_accumulate", "MPI_Fetch_and_op", "MPI_Compare_and_swap", "MPI_Rput",
+    "MPI_Rget", "MPI_Win_flush", "MPI_Win_flush_all", "MPI_Win_flush_local", "MPI_Win_lock",
+    "MPI_Win_unlock", "MPI_Win_fence", "MPI_Comm_rank", "MPI_Comm_size", "MPI_Pack", "MPI_Unpack",
+    "MPI_Type_size",
+];
+
 /// Functions whose results are handles or numbers of Fortran, which each ABI has in its own way.
 pub fn is_absent(name: &str) -> bool {
     name.ends_with("_fromint") || name.ends_with("_toint")

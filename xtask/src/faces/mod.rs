@@ -95,6 +95,7 @@ pub fn print(root: &Path, face: &Face) -> Result<Vec<(&'static str, String)>, St
         .replace("@prototypes@\n", &prototypes);
     let [fortran_functions, fortran_names] =
         crate::fortran::of_other_abi(root, face.callers, |name| !kinds::is_absent(name))?;
+    let [often, seldom] = shim::functions(&functions)?;
     let in_fortran = values::in_fortran(&constants, &values, &integers);
     Ok(vec![
         fortran_functions,
@@ -110,6 +111,7 @@ pub fn print(root: &Path, face: &Face) -> Result<Vec<(&'static str, String)>, St
         ("mpi_ext.h", "#include \"mpi.h\"\n".to_owned()),
         ("tables.h", values::tables(&constants, &values, &integers)?),
         ("margay.h", shim::declarations(&functions)?),
-        ("functions.c", shim::functions(&functions)?),
+        ("often.c", often),
+        ("seldom.c", seldom),
     ])
 }

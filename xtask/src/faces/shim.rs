@@ -47,21 +47,24 @@ pub fn declarations(functions: &[&Function]) -> Result<String, String> {
     Ok(text)
 }
 
-/// Returns the functions.
+/// Returns the functions: those that programs call often, and the others.
 ///
 /// # Errors
 /// When a parameter is not known.
-pub fn functions(functions: &[&Function]) -> Result<String, String> {
-    let mut text = String::from(
-        "/* Printed by `cargo xtask stage` from the definitions in abi/mpi. */\n#include \"margay.h\"\n",
-    );
+pub fn functions(functions: &[&Function]) -> Result<[String; 2], String> {
+    let begin = "/* Printed by `cargo xtask stage` from the definitions in abi/mpi. */\n#include \"margay.h\"\n";
+    let [mut often, mut seldom] = [begin, begin].map(String::from);
     for f in functions
         .iter()
         .filter(|f| !kinds::BY_HAND.contains(&f.name.as_str()))
     {
-        text += &function(f)?;
+        let text = match kinds::OFTEN.contains(&f.name.as_str()) {
+            true => &mut often,
+            false => &mut seldom,
+        };
+        *text += &function(f)?;
     }
-    Ok(text)
+    Ok([often, seldom])
 }
 
 fn raws(f: &Function) -> Result<Vec<Raw>, String> {
