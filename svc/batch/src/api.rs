@@ -4,6 +4,7 @@
 mod answers;
 mod events;
 mod http;
+mod metrics;
 
 use std::fs;
 use std::io::{self, Read};

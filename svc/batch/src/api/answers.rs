@@ -1,6 +1,6 @@
 //! What the API answers.
 
-use margay_core_queue::{Phase, Wishes, script};
+use margay_core_queue::{Wishes, script};
 use margay_svc_queue_wire::{
     Answer, Bytes, Change, Detail, JobRow, Order, Request as Ask, Shared, Target, ask, state,
 };
@@ -237,74 +237,5 @@ fn when(request: &Request) -> Result<Response, String> {
 fn metrics() -> Result<String, String> {
     let machine = common::machine()?;
     let details = common::details(false, vec![])?;
-    let is_running = |detail: &&Detail| matches!(detail.row.phase, Phase::Running(_));
-    let is_waiting = |detail: &&Detail| detail.row.phase == Phase::Waiting;
-    let mut text = String::new();
-    let mut put = |name: &str, labels: &str, value: u64| {
-        let line = format!("slurm_{name}");
-        if !text.contains(&format!("# TYPE {line} gauge\n")) {
-            text += &format!("# TYPE {line} gauge\n");
-        }
-        text += &format!("{line}{labels} {value}\n");
-    };
-    let idle = machine.slots.saturating_sub(machine.used);
-    put("cpus_alloc", "", u64::from(machine.used));
-    put("cpus_idle", "", u64::from(idle));
-    put("cpus_other", "", 0);
-    put("cpus_total", "", u64::from(machine.slots));
-    let is = |is: bool| u64::from(is);
-    put("nodes_alloc", "", is(idle == 0));
-    put("nodes_idle", "", is(machine.used == 0));
-    put("nodes_mix", "", is(machine.used > 0 && idle > 0));
-    put("nodes_down", "", 0);
-    let by_dependency = details
-        .iter()
-        .filter(is_waiting)
-        .filter(|detail| matches!(detail.cause, Some(margay_svc_queue_wire::Cause::Dependency)));
-    let count = by_dependency.count() as u64;
-    put(
-        "queue_pending",
-        "",
-        details.iter().filter(is_waiting).count() as u64 - count,
-    );
-    put("queue_pending_dependency", "", count);
-    put(
-        "queue_running",
-        "",
-        details.iter().filter(is_running).count() as u64,
-    );
-    for (kind, key) in [("account", 0), ("user", 1), ("partition", 2)] {
-        let name = |detail: &Detail| match key {
-            0 => detail.row.account.clone().unwrap_or_default(),
-            1 => detail.user.clone(),
-            _ => detail.row.partition.clone(),
-        };
-        let mut names: Vec<String> = details.iter().map(name).collect();
-        names.sort_unstable();
-        names.dedup();
-        for own in names {
-            let labels = format!(
-                "{{{kind}=\"{}\"}}",
-                own.replace('\\', "\\\\").replace('"', "\\\"")
-            );
-            let mine = || details.iter().filter(|detail| name(detail) == own);
-            let cpus = |detail: &Detail| u64::from(detail.row.slots);
-            put(
-                &format!("{kind}_jobs_pending"),
-                &labels,
-                mine().filter(is_waiting).count() as u64,
-            );
-            put(
-                &format!("{kind}_jobs_running"),
-                &labels,
-                mine().filter(is_running).count() as u64,
-            );
-            put(
-                &format!("{kind}_cpus_running"),
-                &labels,
-                mine().filter(is_running).map(cpus).sum(),
-            );
-        }
-    }
-    Ok(text)
+    Ok(super::metrics::text(&machine, &details))
 }
