@@ -10,9 +10,9 @@ use std::process::Command;
 
 use margay_core_queue::{End, Phase, Wishes, duration, ranges, script, shown};
 use margay_svc_queue_wire::{
-    Answer, Bytes, HostSpec, JobRow, MOST_BYTES, MachineSpec, Order, PROGRAM, Place, Request,
-    Shared, Target, ask, connect, connect_elsewhere, converse, find_head, hosts_text, is_system,
-    state, wait as wait_for,
+    Answer, Bytes, HostSpec, JobRow, MOST_BYTES, MachineSpec, OnHost, Order, PROGRAM, Place,
+    Request, Shared, Target, ask, connect, connect_elsewhere, converse, find_head, hosts_text,
+    is_system, state, wait as wait_for,
 };
 use margay_sys_os::process::beside;
 use serde_json::Value;
@@ -482,6 +482,13 @@ pub fn queue(options: &QueueOptions) -> Result<(), String> {
     let head = ["JOB", "NAME", "STATE", "SLOTS", "TIME", "LIMIT", "NOTE"];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     lines.extend(rows.iter().map(line));
+    if rows.iter().any(|row| !row.hosts.is_empty()) {
+        let hosts = rows.iter().map(|row| places(&row.hosts));
+        let hosts = std::iter::once("HOSTS".to_owned()).chain(hosts);
+        for (line, hosts) in lines.iter_mut().zip(hosts) {
+            line.insert(line.len() - 1, hosts);
+        }
+    }
     if is_shared {
         let users = std::iter::once("USER").chain(rows.iter().map(|row| row.user.as_str()));
         for (line, user) in lines.iter_mut().zip(users) {
@@ -491,6 +498,20 @@ pub fn queue(options: &QueueOptions) -> Result<(), String> {
     let waits = rows.iter().map(|row| row.phase == Phase::Waiting);
     let waits: Vec<bool> = std::iter::once(false).chain(waits).collect();
     print(&table(&folded(lines, &waits)))
+}
+
+/// Most hosts that a line names.
+const MOST_HOSTS: usize = 4;
+
+/// Hosts of a job in a line of a table: `a,b,c,d+12`.
+fn places(hosts: &[OnHost]) -> String {
+    let names = hosts.iter().take(MOST_HOSTS).map(|own| own.host.as_str());
+    let names = names.collect::<Vec<_>>().join(",");
+    match hosts.len() {
+        0 => "-".into(),
+        count if count > MOST_HOSTS => format!("{names}+{}", count - MOST_HOSTS),
+        _ => names,
+    }
 }
 
 /// The lines, where waiting tasks of an array that follow each other and differ in nothing else

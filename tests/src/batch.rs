@@ -11,6 +11,8 @@ use crate::{command, run, stage};
 /// A queue of a test's own; it ends with the test.
 pub struct Queue {
     pub folder: tempfile::TempDir,
+    /// What `margay up` has for it.
+    pub place: Vec<String>,
     hosts: Option<Hosts>,
 }
 
@@ -28,10 +30,14 @@ impl Queue {
     pub fn up(slots: u32) -> Queue {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("run")).unwrap();
-        let (hosts, words) = place(slots);
-        let queue = Queue { folder, hosts };
+        let (hosts, place) = place(slots);
+        let queue = Queue {
+            folder,
+            place,
+            hosts,
+        };
         let mut up = queue.prepared(stage().join("bin/margay"));
-        let output = run(up.arg("up").args(words));
+        let output = run(up.arg("up").args(&queue.place));
         assert!(output.status.success(), "{}", said(&output));
         queue
     }

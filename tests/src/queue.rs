@@ -21,22 +21,35 @@ pub const IN_DATABASE: &str = "MARGAY_TEST_IN_DATABASE";
 /// Set to a number where the slots of the queues of a test program are on as many hosts.
 pub const ON_HOSTS: &str = "MARGAY_TEST_ON_HOSTS";
 
-/// Where the slots of a queue are, as `margay up` has it: on this host, or, where [`ON_HOSTS`] is
-/// set, divided among hosts.
+/// Where a queue has its slots and its state, as `margay up` has it: on this host, or, where
+/// [`ON_HOSTS`] is set, divided among hosts, of which each has at least one; in a file, or, where
+/// [`IN_DATABASE`] is set, in a database of its own.
 ///
 /// # Panics
-/// When hosts are wanted that cannot be made.
+/// When hosts or a database are wanted that cannot be made.
 #[must_use]
-pub fn place(slots: u32) -> (Option<Hosts>, [String; 2]) {
+pub fn place(slots: u32) -> (Option<Hosts>, Vec<String>) {
+    static DATABASES: AtomicU32 = AtomicU32::new(0);
+    let (hosts, mut words) = slots_of(slots);
+    if env::var_os(IN_DATABASE).is_some() {
+        let server = Postgres::shared().expect("who sets it knows that there is a server");
+        let number = DATABASES.fetch_add(1, Ordering::Relaxed);
+        let url = server.database(&format!("queue{number}"), "postgres");
+        words.extend(["--store".to_owned(), url]);
+    }
+    (hosts, words)
+}
+
+fn slots_of(slots: u32) -> (Option<Hosts>, Vec<String>) {
     let Some(number) = env::var(ON_HOSTS).ok().and_then(|n| n.parse().ok()) else {
-        return (None, ["--slots".to_owned(), slots.to_string()]);
+        return (None, vec!["--slots".to_owned(), slots.to_string()]);
     };
     let hosts = Hosts::make(number).expect("who sets it knows that hosts can be made");
     let each = |host: u32| slots / number + u32::from(host <= slots % number);
     let list: Vec<String> = (1..=number.min(slots))
         .map(|host| format!("{}:{}", hosts.name(host), each(host)))
         .collect();
-    (Some(hosts), ["--hosts".to_owned(), list.join(",")])
+    (Some(hosts), vec!["--hosts".to_owned(), list.join(",")])
 }
 
 /// Lets a command reach the hosts of its queue.
@@ -61,18 +74,8 @@ impl Queue {
         Queue { folder, hosts }
     }
 
-    /// With its state in a file, or, where [`IN_DATABASE`] is set, in a database of its own. Where
-    /// [`ON_HOSTS`] is set, the slots are divided among hosts.
+    /// With its slots and its state where [`place`] has them.
     pub fn up(slots: u32) -> Queue {
-        static DATABASES: AtomicU32 = AtomicU32::new(0);
-        if env::var_os(IN_DATABASE).is_some() {
-            let server = Postgres::shared().expect("who sets it knows that there is a server");
-            let number = DATABASES.fetch_add(1, Ordering::Relaxed);
-            return Queue::up_in(
-                slots,
-                &server.database(&format!("queue{number}"), "postgres"),
-            );
-        }
         let mut queue = Queue::not_up();
         let (hosts, words) = place(slots);
         queue.hosts = hosts;

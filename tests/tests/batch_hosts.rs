@@ -4,8 +4,10 @@
 use margay_tests::batch::said;
 use margay_tests::hosts::Hosts;
 use margay_tests::jobs::nothing_is_left;
+use margay_tests::postgres::Postgres;
 use margay_tests::queue_hosts::Queue;
 use margay_tests::run;
+use serde_json::Value;
 
 /// The lines of a command, with one space between their words.
 fn lines(queue: &Queue, line: &str) -> Vec<String> {
@@ -86,6 +88,12 @@ fn tables_show_each_host_with_its_state() {
     assert!(partition[0].contains(" TotalCPUs=8 TotalNodes=4 "));
     queue.refused("slurm scontrol show node nowhere", "Node nowhere not found");
 
+    // Where the jobs are.
+    let jobs = lines(&queue, "slurm squeue -h -S i -o %i|%D|%N|%B");
+    assert_eq!(jobs[..2], [format!("1|1|{a}|{a}"), format!("2|1|{b}|{b}")]);
+    let there = lines(&queue, &format!("slurm squeue -h -o %i -w {tag}[2,4]"));
+    assert_eq!(there, ["2"]);
+
     // Those of PBS.
     let states: Vec<String> = lines(&queue, "pbs pbsnodes -a")
         .into_iter()
@@ -122,4 +130,96 @@ fn tables_show_each_host_with_its_state() {
     run(&mut queue.margay("wait --all"));
     queue.ok("down");
     nothing_is_left(&queue.mark);
+}
+
+/// A job of several hosts is shown with them while it runs and when it has ended, in each table.
+fn tables_show_where_jobs_are(store: &str) {
+    let Some(hosts) = Hosts::make(4) else { return };
+    let queue = Queue::up(hosts);
+    let [a, b, c] = [1, 2, 3].map(|host| queue.hosts.name(host));
+    let range = format!("{}[1-3]", queue.hosts.named("@h"));
+    let names = queue.hosts.names();
+    queue.ok(&format!("up --slots 2 --hosts {names} --store {store}"));
+    let job = queue.begin("-J wide -N 3 -n 5", "out");
+    queue.until("the job", || queue.lines("out").len() == 1);
+
+    // While it runs, and with a head that has found it again.
+    let shares = serde_json::json!([
+        { "host": a, "slots": 1 }, { "host": b, "slots": 2 }, { "host": c, "slots": 2 },
+    ]);
+    for _ in 0..2 {
+        assert_eq!(queue.row(&job)["hosts"], shares);
+        let table = lines(&queue, "queue");
+        assert!(table[0].ends_with(" LIMIT HOSTS NOTE"), "{table:?}");
+        assert!(table[1].ends_with(&format!(" - {a},{b},{c}")), "{table:?}");
+        let why = format!(" on {a} (1 slot), {b} (2 slots), {c} (2 slots)\n");
+        assert!(queue.ok(&format!("explain {job}")).ends_with(&why));
+        queue.ok("down --leave");
+        queue.ok("up");
+    }
+    let squeue = lines(&queue, "slurm squeue -h -o %D|%N|%B|%R");
+    assert_eq!(squeue, [format!("3|{range}|{a}|{range}")]);
+    let shown = queue.ok(&format!("slurm scontrol show job {job}"));
+    for line in [
+        format!("NodeList={range}\n"),
+        format!("BatchHost={a}\n"),
+        "NumNodes=3 NumCPUs=5 ".to_owned(),
+        "TRES=billing=5,cpu=5,node=3\n".to_owned(),
+    ] {
+        assert!(shown.contains(&line), "no {line}: {shown}");
+    }
+    let json: Value = serde_json::from_str(&queue.ok("slurm squeue --json")).unwrap();
+    let one = &json["jobs"][0];
+    assert_eq!(json["jobs"].as_array().unwrap().len(), 1);
+    assert_eq!(one["nodes"], Value::from(&*range));
+    assert_eq!(one["node_count"]["number"], 3);
+    assert_eq!(one["job_state"], serde_json::json!(["RUNNING"]));
+    assert_eq!(one["time_limit"]["infinite"], true);
+    let exec = format!("{a}/0*1+{b}/0*2+{c}/0*2");
+    assert!(
+        queue
+            .ok("pbs qstat -f")
+            .contains(&format!("exec_host = {exec}\n"))
+    );
+    assert!(queue.ok("pbs qstat -an1").contains(&exec));
+    let all = format!("Allocated Hosts: {a}, {b}, {c}\n");
+    assert!(queue.ok("ll llq -l").contains(&all));
+    assert_eq!(queue.ok("ll llq -r %h %nh").trim_end(), format!("{a}!3"));
+
+    // The machine as a mesh.
+    queue.hosts.switch_off(4);
+    queue.until("the host's end", || queue.state_of(4) == "down");
+    let top = lines(&queue, "top --once --plain");
+    for line in [format!("{a} A ."), format!("{b} A A"), format!("{c} A A")] {
+        assert!(top.contains(&line), "no {line}: {top:?}");
+    }
+    let off = format!("{} - - down: ", queue.hosts.name(4));
+    assert!(top.iter().any(|line| line.starts_with(&off)), "{top:?}");
+
+    queue.ok(&format!("cancel {job}"));
+    run(&mut queue.margay(&format!("wait {job}")));
+    let ended: Value = serde_json::from_str(&queue.ok("queue --all --json")).unwrap();
+    assert_eq!(ended[0]["hosts"], shares);
+    let sacct = lines(&queue, "slurm sacct -nPX -o nnodes,nodelist,alloctres");
+    assert_eq!(sacct, [format!("3|{range}|billing=5,cpu=5,node=3")]);
+    let json: Value = serde_json::from_str(&queue.ok("slurm sacct --json")).unwrap();
+    let one = &json["jobs"][0];
+    assert_eq!(one["nodes"], Value::from(&*range));
+    assert_eq!(one["state"]["current"], serde_json::json!(["CANCELLED"]));
+    assert_eq!(one["allocation_nodes"], 3);
+    queue.ok("down");
+    nothing_is_left(&queue.mark);
+}
+
+#[test]
+fn tables_show_where_jobs_are_in_a_file() {
+    tables_show_where_jobs_are("file");
+}
+
+#[test]
+fn tables_show_where_jobs_are_in_a_database() {
+    let Some(server) = Postgres::shared() else {
+        return;
+    };
+    tables_show_where_jobs_are(&server.database("where_jobs_are", "postgres"));
 }

@@ -151,8 +151,11 @@ fn srun_and_salloc_wait_for_a_job_of_their_own() {
 /// Types words at a command that has a terminal, each when what stands before it has appeared;
 /// returns all that appeared.
 fn typed(queue: &Queue, words: &[&str], lines: &[(&str, &str)]) -> String {
-    let program = stage().join("share/margay/compat/bin").join(words[0]);
-    let mut command = queue.prepared(program);
+    let folder = match words[0] {
+        "margay" => "bin",
+        _ => "share/margay/compat/bin",
+    };
+    let mut command = queue.prepared(stage().join(folder).join(words[0]));
     command
         .args(&words[1..])
         .env("SHELL", "/bin/sh")
@@ -250,6 +253,91 @@ fn asked(queue: &Queue, method: &str, path: &str, body: &str) -> (u16, Value) {
     )
 }
 
+/// The paths that the description has are there, and a job has the fields that it says.
+fn described(queue: &Queue) {
+    let all = asked(queue, "GET", "/openapi.json", "").1;
+    let mut count = 0;
+    for (path, methods) in all["paths"].as_object().unwrap() {
+        // It does not end.
+        if path == "/v1/events" {
+            continue;
+        }
+        let path = path.replace("{job}", "1");
+        for method in methods.as_object().unwrap().keys() {
+            if method != "parameters" {
+                let (status, answer) = asked(queue, &method.to_uppercase(), &path, "");
+                assert_ne!(status, 404, "{method} {path}: {answer}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 13, "{count}");
+    let names = |value: &Value| -> Vec<String> {
+        let names = value.as_object().unwrap_or_else(|| panic!("{value}"));
+        names.keys().cloned().collect()
+    };
+    let job = asked(queue, "GET", "/v1/jobs/1", "").1;
+    let said = names(&all["components"]["schemas"]["Job"]["properties"]);
+    assert_eq!(names(&job), said);
+}
+
+/// The view shows each job in its slots while it runs, follows what happens, and ends by a key.
+#[test]
+fn a_view_of_the_machine_is_live() {
+    let queue = Queue::up(2);
+    let once = || said(&queue.margay(&["top", "--once", "--plain"]));
+    assert!(once().contains("0 of 2 slots used, 0 jobs run, 0 wait\n"));
+    queue.margay(&["set", "queue", "night", "priority=-5"]);
+    let line = "until test -e go; do sleep 0.01; done";
+    for words in [["-J", "wide", "-n", "2"], ["-J", "next", "-p", "night"]] {
+        let job = [
+            &["submit", "-o", "/dev/null"],
+            &words[..],
+            &["--", "sh", "-c", line],
+        ];
+        let output = queue.margay(&job.concat());
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    let has = |text: &str, line: &str| {
+        let words = |line: &str| {
+            line.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        text.lines().any(|own| words(own).starts_with(&words(line)))
+    };
+    loop {
+        let text = once();
+        if has(&text, "A 1 wide") {
+            assert!(
+                text.contains("2 of 2 slots used, 1 jobs run, 1 wait\n"),
+                "{text}"
+            );
+            assert!(
+                has(&text, "QUEUE SLOTS USED") && has(&text, "night 2 0 0 1"),
+                "{text}"
+            );
+            // Two slots, and its line.
+            let letters = text.split_whitespace().filter(|word| *word == "A");
+            assert_eq!(letters.count(), 3, "{text}");
+            break;
+        }
+    }
+    // On a terminal, until q.
+    let seen = typed(
+        &queue,
+        &["margay", "top", "-i", "0.1"],
+        &[("wide", ""), ("next", "q")],
+    );
+    assert!(
+        seen.contains("\x1b[?1049h") && seen.contains("\x1b[?1049l"),
+        "{seen}"
+    );
+    queue.script("go", "");
+    queue.margay(&["wait", "--all"]);
+    assert!(once().contains("0 of 2 slots used, 0 jobs run, 0 wait\n"));
+}
+
 #[test]
 fn the_api_serves_jobs_events_and_metrics() {
     let queue = Queue::up(2);
@@ -290,6 +378,7 @@ fn the_api_serves_jobs_events_and_metrics() {
         "{text}"
     );
     assert_eq!(ask("GET", "/openapi.json", "").1["openapi"], "3.1.0");
+    described(&queue);
     assert_eq!(ask("GET", "/v1/jobs/99", "").0, 404);
     assert_eq!(ask("POST", "/v1/jobs", "{").0, 400);
     assert_eq!(ask("GET", "/nothing", "").0, 404);
@@ -323,11 +412,13 @@ fn the_api_serves_jobs_events_and_metrics() {
     let path = format!("/v1/jobs/{}", many["id"]);
     assert_eq!(ask("DELETE", &path, "").0, 200);
     drop(slow);
-    let top = said(&queue.margay(&["top", "--once", "--plain"]));
-    assert!(
-        top.contains("0 of 2 slots used") && top.contains(". ."),
-        "{top}"
-    );
+    // More than is read of a body is refused before it comes.
+    let mut long = UnixStream::connect(queue.path("state/margay/queue/api.sock")).unwrap();
+    long.write_all(b"POST /v1/jobs HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n")
+        .unwrap();
+    let mut text = String::new();
+    long.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 413"), "{text}");
     let api_id = PidFd::open(api.id()).unwrap();
     api_id.signal(15);
     assert!(api.wait().unwrap().success());

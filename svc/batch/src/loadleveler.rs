@@ -9,7 +9,7 @@ use margay_svc_queue_wire::{
 };
 
 use crate::common::{self, Done, base_name, complain, date, now_s, print};
-use crate::machine;
+use crate::machine::{self, job_hosts, node_count};
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Usage, Words};
 
@@ -241,10 +241,20 @@ pub(crate) const LLQ: &[Known] = &[
 
 fn llq(words: &[String]) -> Done {
     let words = Words::divide(words, LLQ)?;
-    let jobs: Vec<String> = words
-        .rest
-        .iter()
-        .flat_map(|word| word.split(' '))
+    // Blanks stand between the fields of -f and -r as well.
+    let all = words.rest.iter().flat_map(|word| word.split(' '));
+    let (fields, jobs): (Vec<&str>, Vec<&str>) = all.partition(|word| word.starts_with('%'));
+    let fields = |option: &str| -> Vec<String> {
+        let own = words.list(option);
+        let own = own
+            .iter()
+            .flat_map(|item| item.split(' '))
+            .map(str::to_owned);
+        own.chain(fields.iter().map(|&field| field.to_owned()))
+            .collect()
+    };
+    let jobs: Vec<String> = jobs
+        .into_iter()
         .map(str::to_owned)
         .chain(words.list("j"))
         .collect();
@@ -274,8 +284,8 @@ fn llq(words: &[String]) -> Done {
         print(&all)?;
         return Ok(0);
     }
-    let raw = words.list("r");
-    if !raw.is_empty() {
+    if words.has("r") {
+        let raw = fields("r");
         for detail in &details {
             let cells: Vec<String> = raw.iter().map(|name| cell(name, detail, host)).collect();
             print(&format!("{}\n", cells.join("!")))?;
@@ -283,7 +293,7 @@ fn llq(words: &[String]) -> Done {
         return Ok(0);
     }
     let format = match words.has("f") {
-        true => words.list("f"),
+        true => fields("f"),
         false => ["%id", "%o", "%dq", "%st", "%p", "%c", "%h"]
             .map(str::to_owned)
             .to_vec(),
@@ -339,9 +349,12 @@ fn cell(name: &str, detail: &Detail, host: &str) -> String {
         "st" => state(detail).0.into(),
         "p" => (50 + detail.priority).to_string(),
         "c" => row.partition.clone(),
-        "h" if row.started.is_some() => host.to_owned(),
+        "h" => {
+            let mut hosts = job_hosts(detail, host).into_iter();
+            hosts.next().map(|own| own.host).unwrap_or_default()
+        }
         "jn" | "sn" => row.name.clone(),
-        "nh" => detail.wishes.size.nodes.unwrap_or(1).to_string(),
+        "nh" => node_count(detail).to_string(),
         "a" => row.account.clone().unwrap_or_default(),
         _ => String::new(),
     }
@@ -368,13 +381,18 @@ fn long(detail: &Detail, host: &str) -> String {
             row.limit_s
                 .map_or_else(|| "undefined".into(), margay_core_queue::shown),
         ),
-        ("Node", size.nodes.unwrap_or(1).to_string()),
+        ("Node", node_count(detail).to_string()),
         ("Total Tasks", size.tasks().to_string()),
-        (
-            "Allocated Host",
-            row.started.map(|_| host.to_owned()).unwrap_or_default(),
-        ),
     ];
+    let hosts: Vec<String> = job_hosts(detail, host)
+        .into_iter()
+        .map(|own| own.host)
+        .collect();
+    let (name, names) = match hosts.len() {
+        0 | 1 => ("Allocated Host", hosts.concat()),
+        _ => ("Allocated Hosts", hosts.join(", ")),
+    };
+    lines.push((name, names));
     if !row.note.is_empty() {
         lines.push(("Reason", row.note.clone()));
     }

@@ -1,6 +1,6 @@
 //! The hosts and queues of a machine, of one host or several, for the tables of batch systems.
 
-use margay_svc_queue_wire::{HostRow, Machine, QueueRow};
+use margay_svc_queue_wire::{Detail, HostRow, Machine, OnHost, QueueRow};
 use serde_json::value::RawValue;
 
 /// The hosts; that of the head where there are no others.
@@ -19,6 +19,29 @@ pub fn hosts(machine: &Machine) -> Vec<HostRow> {
         leaves: false,
         note: String::new(),
     }]
+}
+
+/// Where a job runs or ran; nothing while it waits.
+#[must_use]
+pub fn job_hosts(detail: &Detail, host: &str) -> Vec<OnHost> {
+    let row = &detail.row;
+    match row.started {
+        Some(_) if row.hosts.is_empty() => vec![OnHost {
+            host: host.to_owned(),
+            slots: row.slots,
+        }],
+        _ => row.hosts.clone(),
+    }
+}
+
+/// How many hosts a job has, or asks for while it waits.
+#[must_use]
+pub fn node_count(detail: &Detail) -> u32 {
+    match detail.row.hosts.len() {
+        0 if detail.row.started.is_none() => detail.wishes.size.nodes.unwrap_or(1).max(1),
+        0 => 1,
+        hosts => u32::try_from(hosts).unwrap_or(u32::MAX),
+    }
 }
 
 /// The queues, by their names.

@@ -5,6 +5,7 @@ mod control;
 mod fields;
 mod format;
 mod hostlist;
+mod json;
 mod machine;
 mod sacct;
 mod sbatch;

@@ -1,17 +1,19 @@
-//! `margay top`: the machine as a mesh of slots with the jobs that have them, and the queue, live.
+//! `margay top`: the machine as a mesh of slots with the jobs that have them, its queues, partitions
+//! and jobs, live.
 
 use std::io::{self, IsTerminal, Read, Write, stdin, stdout};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use margay_core_queue::{Phase, shown};
-use margay_svc_queue_wire::{Detail, Machine, state};
+use margay_svc_queue_wire::{Detail, HostRow, Machine, state};
 use margay_sys_os::clock::local;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::signal::{SIGHUP, SIGINT, SIGTERM, SIGWINCH, SignalFd, SignalSet};
 use margay_sys_os::terminal::{RawMode, size};
 
 use crate::common::{self, Done, now_s, print};
+use crate::machine::{job_hosts, queues, reason};
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
 
@@ -43,8 +45,17 @@ fn painted(text: &str, number: usize, is_plain: bool) -> String {
     }
 }
 
-/// The machine as rows of slots, nearly a square; each has the letter of its job.
+/// The machine as slots with the letters of their jobs: those of each host in a row, or, where there
+/// is one host, in rows that are nearly a square.
 fn mesh(machine: &Machine, running: &[&Detail], columns: usize, is_plain: bool) -> String {
+    if !machine.hosts.is_empty() {
+        let width = machine.hosts.iter().map(|host| host.name.chars().count());
+        let width = width.max().unwrap_or(0);
+        let rows = machine.hosts.iter();
+        return rows
+            .map(|host| of_host(host, machine, running, (width, columns), is_plain))
+            .collect();
+    }
     let slots = machine.slots as usize;
     let most = (columns / 2).max(1);
     let width = (slots as f64).sqrt().ceil().max(1.0) as usize;
@@ -60,10 +71,64 @@ fn mesh(machine: &Machine, running: &[&Detail], columns: usize, is_plain: bool) 
     rows.collect()
 }
 
+/// The slots of a host behind its name, and its state where no job starts there.
+fn of_host(
+    host: &HostRow,
+    machine: &Machine,
+    running: &[&Detail],
+    (width, columns): (usize, usize),
+    is_plain: bool,
+) -> String {
+    let mut cells: Vec<String> = Vec::new();
+    for (number, detail) in running.iter().enumerate() {
+        let hosts = job_hosts(detail, &machine.host).into_iter();
+        let own = hosts.filter(|own| own.host == host.name);
+        let slots: u32 = own.map(|own| own.slots).sum();
+        let cell = painted(&letter(number).to_string(), number, is_plain);
+        cells.extend(std::iter::repeat_n(cell, slots as usize));
+    }
+    let free = if host.is_up { "." } else { "-" };
+    // Jobs that take turns have more slots together.
+    cells.resize(cells.len().max(host.slots as usize), free.into());
+    let state = reason(host).map(|why| format!("  {}: {why}", host.state()));
+    let most = (columns.saturating_sub(width + 2) / 2).max(1);
+    let mut text = String::new();
+    for (at, row) in cells.chunks(most).enumerate() {
+        let (name, state) = match at {
+            0 => (host.name.as_str(), state.as_deref().unwrap_or_default()),
+            _ => ("", ""),
+        };
+        text += &format!("{name:width$}  {}{state}\n", row.join(" "));
+    }
+    text
+}
+
+/// The queues, where there are several.
+fn queue_table(machine: &Machine) -> String {
+    let queues = queues(machine);
+    if queues.len() < 2 {
+        return String::new();
+    }
+    let heading = ["QUEUE", "SLOTS", "USED", "RUNNING", "WAITING", "HOSTS"];
+    let mut lines = vec![heading.map(str::to_owned).to_vec()];
+    lines.extend(queues.iter().map(|queue| {
+        vec![
+            queue.name.clone(),
+            queue.slots.to_string(),
+            queue.used.to_string(),
+            queue.running.to_string(),
+            queue.waiting.to_string(),
+            queue.hosts.join(","),
+        ]
+    }));
+    common::table(&lines) + "\n"
+}
+
 /// What is shown, for a screen of these rows and columns.
 fn view(
     machine: &Machine,
     details: &[Detail],
+    partitions: &str,
     (rows, columns): (usize, usize),
     is_plain: bool,
 ) -> String {
@@ -89,6 +154,9 @@ fn view(
     );
     text += &mesh(machine, &running, columns, is_plain);
     text.push('\n');
+    for line in (queue_table(machine) + partitions).lines() {
+        text.extend(line.chars().take(columns).chain(['\n']));
+    }
     let heading = [
         "",
         "JOB",
@@ -144,7 +212,12 @@ fn view(
 fn look(room: (usize, usize), is_plain: bool) -> Result<String, String> {
     let machine = common::machine()?;
     let details = common::details(false, vec![])?;
-    Ok(view(&machine, &details, room, is_plain))
+    let partitions = match margay_svc_part::overview() {
+        Ok(text) if text.is_empty() => text,
+        Ok(text) => text + "\n",
+        Err(why) => format!("partitions: {why}\n\n"),
+    };
+    Ok(view(&machine, &details, &partitions, room, is_plain))
 }
 
 /// Runs the command.
@@ -256,7 +329,7 @@ mod tests {
             standbys: Vec::new(),
         };
         assert_eq!(mesh(&machine, &[], 80, true), ". . . .\n. . . .\n. .\n");
-        assert!(view(&machine, &[], (24, 80), true).contains("0 of 10 slots used"));
+        assert!(view(&machine, &[], "", (24, 80), true).contains("0 of 10 slots used"));
         // However narrow the screen is.
         assert_eq!(mesh(&machine, &[], 1, true).lines().count(), 10);
     }

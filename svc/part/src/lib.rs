@@ -20,7 +20,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use margay_core_partitions::{Right, Scheduling};
+use margay_core_partitions::{Right, Scheduling, Table};
 use margay_job_partitions::Store;
 use margay_sys_os::descriptor::keep_others_from;
 use margay_sys_os::port::Channel;
@@ -97,6 +97,28 @@ fn run(words: &[OsString]) -> Result<(), Failed> {
             status: 2,
         }),
     }
+}
+
+/// The partitions that people have made and the applications in partitions, as tables for a view
+/// of the whole machine; nothing where there are none.
+///
+/// # Errors
+/// In words: they cannot be read.
+pub fn overview() -> Result<String, String> {
+    let store = Store::find()?;
+    let table = store.read()?;
+    let listed = table.list(store.caller(), ".", true);
+    let mut made = listed.map_err(|refused| refused.to_string())?;
+    made.retain(|(path, _)| !Table::is_permanent(path));
+    let running = applications(&store, ".")?;
+    let mut text = String::new();
+    if !made.is_empty() {
+        text += &show::partitions(&table, &made);
+    }
+    if !running.is_empty() {
+        text += &show::applications(&running);
+    }
+    Ok(text)
 }
 
 /// Does what only reads.

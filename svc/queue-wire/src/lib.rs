@@ -208,6 +208,16 @@ pub struct JobRow {
     /// Why it waits, or what else there is to say.
     pub note: String,
     pub usage: Usage,
+    /// Where it runs or ran; nothing on a machine of one host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<OnHost>,
+}
+
+/// Slots of a host that a job has or had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnHost {
+    pub host: String,
+    pub slots: u32,
 }
 
 impl JobRow {
@@ -240,6 +250,7 @@ impl JobRow {
             "cpu_s": self.usage.cpu_s,
             "max_rss_kib": self.usage.max_rss_kib,
             "energy_j": self.usage.energy_j(),
+            "hosts": self.hosts,
             "note": self.note,
         })
     }

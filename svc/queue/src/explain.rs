@@ -1,6 +1,21 @@
 //! The reasons of the scheduler in words.
 
 use margay_core_queue::{After, Dependency, JobId, Outside, Reason, shown};
+use margay_svc_queue_wire::OnHost;
+
+/// Says where a job runs; nothing on a machine of one host.
+#[must_use]
+pub fn on(hosts: &[OnHost]) -> String {
+    let one = |own: &OnHost| match own.slots {
+        1 => format!("{} (1 slot)", own.host),
+        slots => format!("{} ({slots} slots)", own.host),
+    };
+    let all: Vec<String> = hosts.iter().map(one).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!(" on {}", all.join(", ")),
+    }
+}
 
 /// Says in a few words why a job waits, for a table. `name` shows the number of a job.
 #[must_use]

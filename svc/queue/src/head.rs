@@ -444,16 +444,18 @@ impl Head {
             ended: now_s(),
             usage: Usage::default(),
             note,
+            hosts: Vec::new(),
         };
         self.finish(id, finish);
     }
 
     /// Its room is free from now on; others start when its end is stored with them.
-    fn finish(&mut self, id: JobId, finish: Finish) {
+    fn finish(&mut self, id: JobId, mut finish: Finish) {
         // An end that waits to be stored stays the first one.
         if self.scheduler.job(id).is_none() {
             return;
         }
+        finish.hosts = self.on_hosts(id);
         self.scheduler.end(id, finish.end, finish.ended);
         self.finishes.push((id, finish));
         self.is_changed = true;

@@ -1,12 +1,12 @@
 //! `qstat`: jobs, queues and the server.
 
 use margay_core_queue::{After, End, Phase};
-use margay_svc_queue_wire::{Detail, Machine, QueueRow, Target};
+use margay_svc_queue_wire::{Detail, Machine, OnHost, QueueRow, Target};
 use serde_json::{Map, Value as Json, json};
 
 use super::{HAS_FINISHED, UNKNOWN_JOB, UNKNOWN_QUEUE, shown, state, target};
 use crate::common::{self, Done, complain, now_s, print};
-use crate::machine;
+use crate::machine::{self, job_hosts, node_count};
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
 
@@ -247,7 +247,7 @@ fn wide(lines: &[Line<'_>], words: &Words, machine: &Machine) -> String {
             cut(&row.partition, 8),
             cut(&row.name, 10),
             "--",
-            size.nodes.unwrap_or(1),
+            node_count(detail),
             row.slots,
             memory.unwrap_or_else(none),
             row.limit_s.map_or_else(none, short_clock),
@@ -256,7 +256,7 @@ fn wide(lines: &[Line<'_>], words: &Words, machine: &Machine) -> String {
                 .map_or_else(none, |_| short_clock(run_s(detail)))
         );
         if words.has("n") && row.started.is_some() {
-            let place = format!("{}/0*{}", machine.host, row.slots);
+            let place = exec_host(detail, &machine.host);
             match words.has("1") {
                 true => {
                     text.pop();
@@ -273,6 +273,13 @@ fn wide(lines: &[Line<'_>], words: &Words, machine: &Machine) -> String {
         }
     }
     text
+}
+
+/// Where a job runs, as PBS writes it: `a/0*2+b/0*4`.
+fn exec_host(detail: &Detail, host: &str) -> String {
+    let hosts = job_hosts(detail, host);
+    let one = |own: &OnHost| format!("{}/0*{}", own.host, own.slots);
+    hosts.iter().map(one).collect::<Vec<_>>().join("+")
 }
 
 /// All that is known of a job, in the order of PBS.
@@ -314,7 +321,7 @@ fn attributes(line: &Line<'_>, host: &str) -> Vec<(String, String)> {
         format!("{host}:{}", detail.stderr.0.to_string_lossy()),
     );
     if row.started.is_some() {
-        put("exec_host", format!("{host}/0*{}", row.slots));
+        put("exec_host", exec_host(detail, host));
     }
     put("Hold_Types", if detail.is_held { "u" } else { "n" }.into());
     let joined = if detail.stdout == detail.stderr {
@@ -342,7 +349,7 @@ fn attributes(line: &Line<'_>, host: &str) -> Vec<(String, String)> {
         put("Resource_List.mem", format!("{mib}mb"));
     }
     put("Resource_List.ncpus", row.slots.to_string());
-    put("Resource_List.nodect", size.nodes.unwrap_or(1).to_string());
+    put("Resource_List.nodect", node_count(detail).to_string());
     if let Some(limit) = row.limit_s {
         put("Resource_List.walltime", clock(limit));
     }

@@ -7,7 +7,7 @@ use super::fields::{NOTHING, View, exit, reason, state};
 use super::machine::{node, partition};
 use super::{VERSION, chosen, hostlist};
 use crate::common::{self, Done, date, print};
-use crate::machine;
+use crate::machine::{self, node_count};
 use crate::words::Known;
 use crate::words::Takes::Nothing;
 
@@ -285,10 +285,11 @@ fn job(view: &View<'_>) -> Vec<String> {
         ),
         format!("Partition={} AllocNode:Sid={}:0", row.partition, view.host),
         "ReqNodeList=(null) ExcNodeList=(null)".into(),
-        format!("NodeList={}", or_null(view.nodes().into())),
-        format!("BatchHost={}", or_null(view.nodes().into())),
+        format!("NodeList={}", or_null(view.nodes())),
+        format!("BatchHost={}", or_null(view.batch_host())),
         format!(
-            "NumNodes=1 NumCPUs={} NumTasks={} CPUs/Task={} ReqB:S:C:T=0:0:*:*",
+            "NumNodes={} NumCPUs={} NumTasks={} CPUs/Task={} ReqB:S:C:T=0:0:*:*",
+            node_count(detail),
             row.slots,
             size.tasks(),
             size.cpus_per_task.unwrap_or(1)

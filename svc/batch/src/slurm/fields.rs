@@ -3,7 +3,9 @@
 use margay_core_queue::{After, End, Phase};
 use margay_svc_queue_wire::{Cause, Detail, Machine};
 
+use super::hostlist::{compressed, sort};
 use crate::common::{date, now_s};
+use crate::machine::{job_hosts, node_count};
 
 /// What is not there.
 pub const NOTHING: &str = "(null)";
@@ -206,12 +208,24 @@ impl<'a> View<'a> {
     }
 
     #[must_use]
-    pub fn nodes(&self) -> &str {
-        if self.detail.row.started.is_some() {
-            self.host
-        } else {
-            ""
-        }
+    pub fn nodes(&self) -> String {
+        compressed(&self.node_names())
+    }
+
+    /// The names of its hosts, in Slurm's order.
+    #[must_use]
+    pub fn node_names(&self) -> Vec<String> {
+        let hosts = job_hosts(self.detail, self.host).into_iter();
+        let mut names: Vec<String> = hosts.map(|own| own.host).collect();
+        sort(&mut names);
+        names
+    }
+
+    /// The host on which its script runs.
+    #[must_use]
+    pub fn batch_host(&self) -> String {
+        let mut hosts = job_hosts(self.detail, self.host).into_iter();
+        hosts.next().map(|own| own.host).unwrap_or_default()
     }
 
     /// The script or the command.
@@ -278,7 +292,7 @@ impl<'a> View<'a> {
             "reason" => reason(detail).into(),
             "reasonlist" => match self.is_waiting() {
                 true => format!("({})", reason(detail)),
-                false if matches!(row.phase, Phase::Running(_)) => self.nodes().into(),
+                false if matches!(row.phase, Phase::Running(_)) => self.nodes(),
                 false => format!("({})", reason(detail)),
             },
             "timeused" => short_clock(self.run_s()),
@@ -307,16 +321,17 @@ impl<'a> View<'a> {
                     "0".into()
                 }
             }
-            "numnodes" | "nnodes" | "allocnodes" | "reqnodes" => "1".into(),
+            "allocnodes" if row.started.is_none() => "0".into(),
+            "numnodes" | "nnodes" | "allocnodes" | "reqnodes" => node_count(detail).to_string(),
             "numtasks" | "ntasks" => self.tasks(),
             "cpus-per-task" => detail.wishes.size.cpus_per_task.unwrap_or(1).to_string(),
-            "nodelist" => match (name, self.nodes()) {
-                (_, "") if row.ended.is_some() => "None assigned".into(),
-                (_, nodes) => nodes.into(),
+            "nodelist" => match self.nodes() {
+                nodes if nodes.is_empty() && row.ended.is_some() => "None assigned".into(),
+                nodes => nodes,
             },
             "schednodes" | "reqnodelist" | "exc_nodes" | "feature" | "features" | "licenses"
             | "gres" | "tres-per-node" | "reservation" | "wckey" => NOTHING.into(),
-            "batchhost" | "exec_host" => self.nodes().into(),
+            "batchhost" | "exec_host" => self.batch_host(),
             "allocsid" | "allocnode" => self.host.into(),
             "priority" | "prioritylong" => detail.priority.to_string(),
             "nice" => "0".into(),
@@ -344,7 +359,8 @@ impl<'a> View<'a> {
             "reqtres" | "alloctres" | "tres" | "tres-alloc" => {
                 let memory = detail.wishes.size.memory(row.slots).map(memory);
                 let memory = memory.map(|m| format!("mem={m},")).unwrap_or_default();
-                format!("billing={0},cpu={0},{memory}node=1", row.slots)
+                let nodes = node_count(detail);
+                format!("billing={0},cpu={0},{memory}node={nodes}", row.slots)
             }
             "maxrss" | "averss" | "maxvmsize" | "avevmsize" => match row.ended {
                 Some(_) => format!("{}K", row.usage.max_rss_kib),

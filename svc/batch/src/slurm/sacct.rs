@@ -5,7 +5,7 @@ use margay_svc_queue_wire::{Detail, Machine};
 
 use super::fields::{View, is_state, is_state_name, state};
 use super::format::padded;
-use super::{chosen, user_names};
+use super::{chosen, json, user_names};
 use crate::common::{self, Done, moment, print};
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
@@ -33,6 +33,7 @@ pub(crate) const OPTIONS: &[Known] = &[
     ('T', "truncate", Nothing),
     ('u', "user", Value),
     ('X', "allocations", Nothing),
+    (' ', "json", Nothing),
     (' ', "delimiter", Value),
     (' ', "name", Value),
     (' ', "noconvert", Nothing),
@@ -221,7 +222,14 @@ pub fn run(words: &[String]) -> Done {
                 list.is_empty() || view.value(name).is_some_and(|value| list.contains(&value))
             })
     });
-    print(&shown(&words, &columns, &details, &machine))?;
+    let text = match words.has("json") {
+        true => {
+            let view = |detail| json::accounted(&View::new(detail, &machine));
+            json::answer(details.iter().map(view).collect())
+        }
+        false => shown(&words, &columns, &details, &machine),
+    };
+    print(&text)?;
     Ok(0)
 }
 

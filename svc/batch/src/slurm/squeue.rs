@@ -7,7 +7,8 @@ use margay_svc_queue_wire::{Detail, Machine};
 
 use super::fields::{View, is_state, is_state_name};
 use super::format::{Column, Fields, Letter, heading};
-use super::{chosen, user_names};
+use super::hostlist::expanded;
+use super::{chosen, json, user_names};
 use crate::common::{self, Done, date, now_s, print};
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
@@ -35,6 +36,7 @@ pub(crate) const OPTIONS: &[Known] = &[
     ('v', "verbose", Nothing),
     ('w', "nodelist", Value),
     (' ', "hide", Nothing),
+    (' ', "json", Nothing),
     (' ', "local", Nothing),
     (' ', "me", Nothing),
     (' ', "noconvert", Nothing),
@@ -177,6 +179,7 @@ pub fn run(words: &[String]) -> Done {
         ("partition", words.list("partition")),
     ];
     let machine = common::machine()?;
+    let wanted = expanded(words.value("nodelist").unwrap_or_default())?;
     details.retain(|detail| {
         let row = &detail.row;
         let view = View::new(detail, &machine);
@@ -185,7 +188,8 @@ pub fn run(words: &[String]) -> Done {
             false => states.iter().any(|state| is_state(state, row.phase)),
         };
         let is_user = users.is_empty() || users.contains(&detail.user);
-        let has_nodes = words.list("nodelist").iter().all(|n| *n == view.nodes());
+        let is_there = |node: &String| wanted.contains(node);
+        let has_nodes = wanted.is_empty() || view.node_names().iter().any(is_there);
         let in_lists = lists.iter().all(|(name, list)| {
             list.is_empty() || view.value(name).is_some_and(|value| list.contains(&value))
         });
@@ -208,11 +212,15 @@ fn show(words: &Words, parts: &[Column], details: &[Detail], machine: &Machine) 
         false => gathered(details),
     };
     sort(&mut lines, words.value("sort"), machine);
-    for (detail, tasks) in &lines {
-        let view = View {
-            tasks: tasks.as_deref(),
-            ..View::new(detail, machine)
-        };
+    let views = lines.iter().map(|(detail, tasks)| View {
+        tasks: tasks.as_deref(),
+        ..View::new(detail, machine)
+    });
+    if words.has("json") {
+        let jobs = views.map(|view| json::queued(&view)).collect();
+        return print(&json::answer(jobs)).map(|()| 0);
+    }
+    for view in views {
         let line = FIELDS.line(parts, &|name| view.value(name))?;
         text += &format!("{}\n", line.trim_end());
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use margay_core_queue::{Host, JobId, Part, Wishes};
-use margay_svc_queue_wire::{HostRow, MachineSpec, Order, Shared};
+use margay_svc_queue_wire::{HostRow, MachineSpec, OnHost, Order, Shared};
 
 pub(super) use doubt::Doubt;
 
@@ -308,6 +308,19 @@ impl Head {
             })
         };
         job.parts.iter().filter_map(part).collect()
+    }
+
+    /// Where a job that runs has its slots, for those who ask; nothing on a machine of one host.
+    pub(super) fn on_hosts(&self, id: JobId) -> Vec<OnHost> {
+        let part = |part: &Part| {
+            Some(OnHost {
+                host: self.host_name(part.host)?,
+                slots: part.slots,
+            })
+        };
+        let job = self.scheduler.job(id);
+        let parts = job.into_iter().flat_map(|job| &job.parts);
+        parts.filter_map(part).collect()
     }
 
     /// The host on which the command was called for which a job is held, if it is held for one.

@@ -53,11 +53,19 @@ impl Head {
             None => self.hindered(entry).unwrap_or_default(),
         };
         let live = live.iter().filter_map(|id| self.entries.get(id));
-        rows.extend(live.map(|entry| entry.row(note(entry))));
+        rows.extend(live.map(|entry| self.row(entry, note(entry))));
         rows.sort_by_key(|row| row.id);
         rows.dedup_by_key(|row| row.id);
         rows.iter_mut().for_each(|row| veil_row(row, caller));
         Ok(rows)
+    }
+
+    /// The row of a job that waits or runs.
+    pub(super) fn row(&self, entry: &Entry, note: String) -> JobRow {
+        JobRow {
+            hosts: self.on_hosts(entry.job.id),
+            ..entry.row(note)
+        }
     }
 
     /// The rows of jobs that have ended, in the order of their numbers.
@@ -95,7 +103,8 @@ impl Head {
                 }
                 (Phase::Running(since), _) => {
                     let passed = margay_core_queue::shown(now_s.saturating_sub(since));
-                    text += &format!("job {shown} runs since {passed}\n");
+                    let hosts = explain::on(&self.on_hosts(id));
+                    text += &format!("job {shown} runs since {passed}{hosts}\n");
                 }
                 (_, Some(reason)) => {
                     text += &explain::long(&shown, reason, &|id| self.named(id), now_s);

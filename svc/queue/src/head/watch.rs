@@ -223,6 +223,7 @@ impl Head {
                     usage: end.usage,
                     // Names of files may hold anything.
                     note: end.note.replace(char::is_control, "?"),
+                    hosts: Vec::new(),
                 };
                 self.watched.remove(&id);
                 if !end.has_begun || finish.end == End::Lost {

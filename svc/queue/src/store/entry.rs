@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use margay_core_queue::{End, Job, JobId, Phase, Scheduler, Settings};
-use margay_svc_queue_wire::{JobRow, Order, Shared, Usage};
+use margay_svc_queue_wire::{JobRow, OnHost, Order, Shared, Usage};
 
 /// A job of the queue, with what is shown of it.
 // Fields: what a row of `jobs` has, without how the job went.
@@ -78,6 +78,7 @@ impl Entry {
             ended: None,
             note,
             usage: Usage::default(),
+            hosts: Vec::new(),
         }
     }
 }
@@ -89,6 +90,18 @@ pub struct Finish {
     pub ended: u64,
     pub usage: Usage,
     pub note: String,
+    /// Where it was; nothing on a machine of one host.
+    pub hosts: Vec<OnHost>,
+}
+
+impl Finish {
+    /// The hosts as the store has them.
+    pub(super) fn hosts_text(&self) -> Result<String, String> {
+        match self.hosts.is_empty() {
+            true => Ok(String::new()),
+            false => json(&self.hosts),
+        }
+    }
 }
 
 /// What of a job stays as it was accepted, as the store has it.
@@ -228,7 +241,7 @@ pub(super) fn json(value: &impl serde::Serialize) -> Result<String, String> {
     serde_json::to_string(value).map_err(|error| format!("the queue's store: {error}"))
 }
 
-pub(super) const COLUMNS: &str = "id, order_id, \"array\", task, name, job, phase, is_cancelled, submitted, started, ended, cpu_s, max_rss_kib, note, \"user\", uid, runs, energy_mj";
+pub(super) const COLUMNS: &str = "id, order_id, \"array\", task, name, job, phase, is_cancelled, submitted, started, ended, cpu_s, max_rss_kib, note, \"user\", uid, runs, energy_mj, hosts";
 
 pub(super) fn fixed(entry: &Entry) -> Result<String, String> {
     let job = &entry.job;
@@ -337,6 +350,10 @@ pub(super) fn row(row: &dyn Columns) -> Result<JobRow, String> {
             cpu_s: row.real(11)?,
             max_rss_kib: row.number(12)? as u64,
             energy_mj: number(17)?,
+        },
+        hosts: match row.text(18)? {
+            text if text.is_empty() => Vec::new(),
+            _ => parsed(row, 18)?,
         },
         ..entry(row)?.row(row.text(13)?)
     })

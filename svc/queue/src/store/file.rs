@@ -41,7 +41,7 @@ CREATE INDEX arrays ON jobs (array) WHERE array IS NOT NULL;
 ";
 
 /// What each version added to the one before it.
-const ADDED: [&str; 4] = [
+const ADDED: [&str; 5] = [
     "
 CREATE TABLE settings (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
 ALTER TABLE jobs ADD COLUMN user TEXT NOT NULL DEFAULT '';
@@ -59,6 +59,9 @@ INSERT INTO queue VALUES (lower(hex(randomblob(16))), '');
 ",
     "
 ALTER TABLE jobs ADD COLUMN energy_mj INTEGER;
+",
+    "
+ALTER TABLE jobs ADD COLUMN hosts TEXT NOT NULL DEFAULT '';
 ",
 ];
 
@@ -284,12 +287,15 @@ impl FileStore {
         begins: &[JobId],
         now_s: u64,
     ) -> Result<(), String> {
+        let hosts: Vec<String> = (finishes.iter())
+            .map(|(_, finish)| finish.hosts_text())
+            .collect::<Result<_, _>>()?;
         let mut store = || -> rusqlite::Result<()> {
             let change = self.connection.transaction()?;
-            for (id, finish) in finishes {
+            for ((id, finish), hosts) in finishes.iter().zip(&hosts) {
                 change
                     .prepare_cached(
-                        "UPDATE jobs SET phase = ?2, is_live = 0, ended = ?3, cpu_s = ?4, max_rss_kib = ?5, note = ?6, energy_mj = ?7 \
+                        "UPDATE jobs SET phase = ?2, is_live = 0, ended = ?3, cpu_s = ?4, max_rss_kib = ?5, note = ?6, energy_mj = ?7, hosts = ?8 \
                          WHERE id = ?1",
                     )?
                     .execute(params![
@@ -300,6 +306,7 @@ impl FileStore {
                         finish.usage.max_rss_kib as i64,
                         finish.note,
                         finish.usage.energy_mj.map(|energy| energy as i64),
+                        hosts,
                     ])?;
             }
             for (id, runs) in requeues {
