@@ -17,8 +17,10 @@ const OF_NO_STORE: &[&str] = &[
 ];
 
 /// The test programs, and those of their tests that are of the file alone.
-const IN_STORES: [(&str, &[&str]); 5] = [
+const IN_STORES: [(&str, &[&str]); 7] = [
     ("queue", OF_NO_STORE),
+    ("queue_rules", &[]),
+    ("batch_order", &[]),
     ("queue_gangs", &[]),
     ("queue_shells", &[]),
     ("batch", &[]),
@@ -26,8 +28,10 @@ const IN_STORES: [(&str, &[&str]); 5] = [
 ];
 
 /// The test programs, and those of their tests that are of one host.
-const OF_HOSTS: [(&str, &[&str]); 4] = [
+const OF_HOSTS: [(&str, &[&str]); 6] = [
     ("queue", OF_NO_STORE),
+    ("queue_rules", &[]),
+    ("batch_order", &[]),
     ("queue_shells", &[]),
     // It asks for two slots of one host, of which each has one.
     (

@@ -427,6 +427,7 @@ impl Head {
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.job.phase = Phase::Running(now_s);
             }
+            self.is_changed |= self.scheduler.is_awaited(id);
             self.scheduler.start(id, now_s);
         }
         self.store_parts(start);

@@ -127,6 +127,15 @@ impl Scheduler {
         }
     }
 
+    /// Whether others wait for a job's start or end.
+    #[must_use]
+    pub fn is_awaited(&self, id: JobId) -> bool {
+        let array = self.jobs.get(&id).and_then(|queued| queued.job.array);
+        let whole = std::iter::once(id).chain(array).map(|id| (id, false));
+        let mut all = std::iter::once((id, true)).chain(whole);
+        all.any(|on| self.named.contains_key(&on))
+    }
+
     fn look_again(&mut self, id: JobId, on: Awaited, named: &Named) {
         let Some(queued) = self.jobs.get_mut(&id) else {
             return;
