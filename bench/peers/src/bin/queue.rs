@@ -219,24 +219,29 @@ fn one_job(options: &Options, folder: &Path) -> Result<()> {
 
 fn many_wait(options: &Options, folder: &Path) -> Result<()> {
     let queue = Queue::up(folder, options.slots)?;
-    let last = options.waiting - 1;
-    queue.run(&["submit", "--hold", "-a", &format!("0-{last}"), "--", "true"])?;
-    let half = last / 2;
+    // Each is a job of its own that starts as soon as there is room.
+    let slots = options.slots.to_string();
+    queue.run(&["submit", "-n", &slots, "-t", "24:00:00", "--", "sleep", "86400"])?;
+    let list = folder.join("list");
+    fs::write(&list, "true\n".repeat(options.waiting as usize))?;
+    let list = list.display().to_string();
+    queue.run(&["submit", "-t", "10:00", "--many", &list])?;
+    let half = options.waiting / 2;
     println!("with {} jobs that wait:", options.waiting);
     let lines: [(&str, &dyn Fn(u32) -> String); 6] = [
-        ("  margay submit", &|_| "submit --hold -- true".into()),
-        ("  margay queue JOB", &|at| format!("queue 1_{}", half + at)),
+        ("  margay submit", &|_| "submit -t 10:00 -- true".into()),
+        ("  margay queue JOB", &|at| format!("queue {}", half + at)),
         ("  margay explain JOB", &|at| {
-            format!("explain 1_{}", half + at)
+            format!("explain {}", half + at)
         }),
         ("  squeue -j JOB", &|at| {
-            format!("slurm squeue -j 1_{}", half + at)
+            format!("slurm squeue -j {}", half + at)
         }),
         ("  scontrol show job JOB", &|at| {
-            format!("slurm scontrol show job 1_{}", half + at)
+            format!("slurm scontrol show job {}", half + at)
         }),
         ("  margay cancel JOB", &|at| {
-            format!("cancel 1_{}", half + at)
+            format!("cancel {}", half + at)
         }),
     ];
     for (what, words) in lines {
