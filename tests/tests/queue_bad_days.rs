@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use margay_sys_os::process::PidFd;
 use margay_tests::batch::said;
@@ -279,5 +279,51 @@ fn a_full_disk_of_the_head_loses_no_job_of_other_hosts() {
     queue.ok("down");
     drop(holder.stdin.take());
     holder.wait().unwrap();
+    nothing_is_left(&queue.mark);
+}
+
+/// What ran there alone runs again elsewhere, once; the others notice nothing; the host is taken
+/// again when it is back.
+#[test]
+fn a_host_may_be_away_for_a_minute() {
+    let Some(queue) = up() else { return };
+    let away = queue.hosts.name(4);
+    let script =
+        "#!/bin/sh\nhostname >> $1\nuntil test -e go; do sleep 0.1; done\nhostname >> $1\n";
+    fs::write(queue.path("stays"), script).unwrap();
+    // Each fills a host; the last one has that which goes away.
+    let submit = |name: &str| {
+        queue.ok(&format!(
+            "submit --parsable --requeue -n 2 -o log stays {name}"
+        ))
+    };
+    let jobs = ["one", "two", "three", "four"].map(submit);
+    for name in ["one", "two", "three", "four"] {
+        queue.until("the jobs", || queue.lines(name).len() == 1);
+    }
+    assert_eq!(queue.lines("four"), [away.clone()]);
+    queue.hosts.switch_off(4);
+    let gone = Instant::now();
+    queue.until("its state", || queue.state_of(4) == "down");
+    queue.until("the wait for room", || {
+        queue.row(jobs[3].trim())["state"] == "waiting"
+    });
+    while gone.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_secs(1));
+        let table = queue.ok("queue");
+        assert_eq!(table.matches("running").count(), 3, "{table}");
+        assert_eq!(queue.state_of(4), "down");
+    }
+    queue.hosts.switch_on(4);
+    queue.until("the second run", || queue.lines("four").len() == 2);
+    assert_eq!(queue.lines("four"), [away.clone(), away]);
+    fs::write(queue.path("go"), "").unwrap();
+    for job in &jobs {
+        queue.ok(&format!("wait {job}"));
+    }
+    for (name, lines) in [("one", 2), ("two", 2), ("three", 2), ("four", 3)] {
+        assert_eq!(queue.lines(name).len(), lines, "{name}");
+    }
+    queue.ok("down");
     nothing_is_left(&queue.mark);
 }

@@ -458,35 +458,44 @@ fn a_head_that_was_stopped_while_another_took_over_does_nothing_more() {
 }
 
 #[test]
-fn tables_of_an_older_version_are_brought_to_this_one() {
+fn tables_of_each_older_version_are_brought_to_this_one() {
+    // What each version after the first added, undone.
+    const UNDONE: [&str; 4] = [
+        "ALTER TABLE margay.head DROP COLUMN queue, DROP COLUMN machine; \
+         ALTER TABLE margay.jobs DROP COLUMN term, DROP COLUMN parts; \
+         DROP TABLE margay.terms, margay.standbys;",
+        "ALTER TABLE margay.head DROP COLUMN kind;",
+        "ALTER TABLE margay.jobs DROP COLUMN energy_mj;",
+        "ALTER TABLE margay.jobs DROP COLUMN hosts;",
+    ];
     let Some(server) = Postgres::shared() else {
         return;
     };
-    let queue = Queue::up_in(1, &server.database("older", "postgres"));
-    let line = "echo begun; while test ! -e go; do sleep 0.01; done; exit 7";
-    let job = queue.submit(&["-o", "out", "--", "sh", "-c", line]);
-    queue.until("out");
-    queue.ok(&["down", "--leave"]);
-    server.sql(
-        "older",
-        "ALTER TABLE margay.head DROP COLUMN queue, DROP COLUMN machine, DROP COLUMN kind; \
-         ALTER TABLE margay.jobs DROP COLUMN term, DROP COLUMN parts, DROP COLUMN energy_mj; \
-         DROP TABLE margay.terms, margay.standbys; UPDATE margay.version SET number = 1",
-    );
-    // That version did not write the name of the queue.
-    let order = queue.state().join(format!("jobs/{job}/order"));
-    let text = fs::read_to_string(&order).unwrap();
-    let mut said: serde_json::Value = serde_json::from_str(&text).unwrap();
-    said.as_object_mut().unwrap().remove("queue").unwrap();
-    fs::write(&order, said.to_string()).unwrap();
-    queue.ok(&["up", "--slots", "1"]);
-    assert_eq!(queue.state_of(&job), "running");
-    queue.script("go", "");
-    queue.refused(&["wait", &job], "exit code 7");
-    assert_eq!(
-        server.sql("older", "SELECT number FROM margay.version"),
-        "4"
-    );
+    for version in 1..=UNDONE.len() {
+        let name = format!("older{version}");
+        let queue = Queue::up_in(1, &server.database(&name, "postgres"));
+        let line = "echo begun; while test ! -e go; do sleep 0.01; done; exit 7";
+        let job = queue.submit(&["-o", "out", "--", "sh", "-c", line]);
+        queue.until("out");
+        queue.ok(&["down", "--leave"]);
+        let undone = UNDONE[version - 1..].concat();
+        let set = format!("{undone} UPDATE margay.version SET number = {version}");
+        server.sql(&name, &set);
+        if version == 1 {
+            // That version did not write the name of the queue.
+            let order = queue.state().join(format!("jobs/{job}/order"));
+            let text = fs::read_to_string(&order).unwrap();
+            let mut said: serde_json::Value = serde_json::from_str(&text).unwrap();
+            said.as_object_mut().unwrap().remove("queue").unwrap();
+            fs::write(&order, said.to_string()).unwrap();
+        }
+        queue.ok(&["up", "--slots", "1"]);
+        assert_eq!(queue.state_of(&job), "running");
+        queue.script("go", "");
+        queue.refused(&["wait", &job], "exit code 7");
+        let now = server.sql(&name, "SELECT number FROM margay.version");
+        assert_eq!(now, (UNDONE.len() + 1).to_string());
+    }
 }
 
 #[test]

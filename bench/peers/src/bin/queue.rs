@@ -221,7 +221,9 @@ fn many_wait(options: &Options, folder: &Path) -> Result<()> {
     let queue = Queue::up(folder, options.slots)?;
     // Each is a job of its own that starts as soon as there is room.
     let slots = options.slots.to_string();
-    queue.run(&["submit", "-n", &slots, "-t", "24:00:00", "--", "sleep", "86400"])?;
+    queue.run(&[
+        "submit", "-n", &slots, "-t", "24:00:00", "--", "sleep", "86400",
+    ])?;
     let list = folder.join("list");
     fs::write(&list, "true\n".repeat(options.waiting as usize))?;
     let list = list.display().to_string();
@@ -240,9 +242,7 @@ fn many_wait(options: &Options, folder: &Path) -> Result<()> {
         ("  scontrol show job JOB", &|at| {
             format!("slurm scontrol show job {}", half + at)
         }),
-        ("  margay cancel JOB", &|at| {
-            format!("cancel {}", half + at)
-        }),
+        ("  margay cancel JOB", &|at| format!("cancel {}", half + at)),
     ];
     for (what, words) in lines {
         row(what, queue.time(words)?, "ms");
