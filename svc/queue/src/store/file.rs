@@ -22,7 +22,7 @@ use super::session::Kind;
 pub const FILE: &str = "queue.db";
 
 /// The version of the tables.
-const VERSION: i64 = 5;
+const VERSION: i64 = ADDED.len() as i64 + 1;
 
 /// After how many pages the log becomes part of the store, which waits for the disk twice: some
 /// thousand jobs, and 16 MiB.
