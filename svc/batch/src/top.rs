@@ -1,5 +1,5 @@
-//! `margay top`: the machine as a mesh of slots with the jobs that have them, its queues, partitions
-//! and jobs, live.
+//! `margay top`: the machine as a mesh of slots with the jobs that have them, its queues, its
+//! partitions and its jobs, live.
 
 use std::io::{self, IsTerminal, Read, Write, stdin, stdout};
 use std::os::fd::AsFd;
@@ -45,8 +45,8 @@ fn painted(text: &str, number: usize, is_plain: bool) -> String {
     }
 }
 
-/// The machine as slots with the letters of their jobs: those of each host in a row, or, where there
-/// is one host, in rows that are nearly a square.
+/// The machine as slots with the letters of their jobs: those of each host in a row, or, where
+/// there is one host, in rows that are nearly a square.
 fn mesh(machine: &Machine, running: &[&Detail], columns: usize, is_plain: bool) -> String {
     if !machine.hosts.is_empty() {
         let width = machine.hosts.iter().map(|host| host.name.chars().count());
