@@ -228,6 +228,9 @@ static void flush(void)
     }
 }
 
+/* Before the file of a place in Python, whose offset is the line (sys/os/src/python.rs). */
+#define OF_PYTHON "python:"
+
 /* Sites whose file and offset the checker knows. */
 #define SITES 4096
 static const void *sites[SITES];
@@ -248,7 +251,12 @@ static void describe(const void *site)
         file = map->l_name != NULL && map->l_name[0] != 0 ? map->l_name : "/proc/self/exe";
         offset -= map->l_addr;
     }
-    char own[4096];
+    char own[4096] = OF_PYTHON;
+    uint32_t line = margay_python_place(site, own + strlen(own), sizeof own - strlen(own));
+    if (line != 0) {
+        offset = line;
+        file = own;
+    }
     if (strcmp(file, "/proc/self/exe") == 0) {
         ssize_t n = readlink(file, own, sizeof own - 1);
         own[n < 0 ? 0 : n] = 0;

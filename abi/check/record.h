@@ -1,8 +1,9 @@
-/* What the hooks share: records of calls, and how they reach the checker. core/check/README.md draws the bytes. */
+/* What the hooks share: records of calls, and how they reach the checker. core/check/src/record.rs draws the bytes. */
 #ifndef MARGAY_CHECK_RECORD_H
 #define MARGAY_CHECK_RECORD_H
 
 #include <mpi.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum margay_check_phase { BEFORE = 'b', AFTER = 'a', SITE = 's', HELLO = 'h', CHANGED = 'c', TOUCHED = 't', UNWATCHED = 'u' };
@@ -67,8 +68,9 @@ void margay_check_hello(void);
 
 #define MARGAY_NO_ROOT -32768
 
-/* Of a Fortran program, that of its own call. */
+/* Of a Fortran program, that of its own call; of one in Python a number, of which the other function knows line and file. */
 const void *margay_program_address(const void *address);
+uint32_t margay_python_place(const void *number, char *file, size_t room);
 #define SITE_OF_CALLER ((void *)margay_program_address(__builtin_return_address(0)))
 /* The library's own function, which takes the call for the program's: its reports name the line there, not this library. */
 void margay_called_from(const void *address);

@@ -68,7 +68,9 @@ struct part {
 
 struct note {
     struct watch of;
-    void *at;
+    /* The instruction, and what is said of it: the line of a program in Python. */
+    const void *at;
+    void *site;
     uintptr_t address;
     uint32_t length;
     int is_store;
@@ -377,7 +379,7 @@ static void note(int at, uintptr_t address, void *place)
         notes_used--;
     }
     if (notes_used < MOST_NOTES) {
-        notes[notes_used] = (struct note){*of, place, parts[at].address, parts[at].length, is_store};
+        notes[notes_used] = (struct note){*of, place, (void *)margay_program_address(place), parts[at].address, parts[at].length, is_store};
         notes_used++;
     }
     /* A load of a window may be followed by a store; the rest is said once. */
@@ -641,14 +643,14 @@ void margay_watch_say(void)
     for (int i = 0; i < n; i++) {
         const struct watch *of = &said[i].of;
         if (of->use == WATCH_WINDOW) {
-            margay_check_record(TOUCHED, said[i].is_store ? "store" : "load", said[i].at, 0, "hll", of->win,
+            margay_check_record(TOUCHED, said[i].is_store ? "store" : "load", said[i].site, 0, "hll", of->win,
                                 (int64_t)said[i].address, (int64_t)said[i].length);
         } else if (of->site == NULL) {
             margay_check_was_touched(of->request, NULL);
-            margay_check_record(TOUCHED, of->use == WATCH_SENT ? "sent" : "received", said[i].at, 0, "H", 1, &of->request);
+            margay_check_record(TOUCHED, of->use == WATCH_SENT ? "sent" : "received", said[i].site, 0, "H", 1, &of->request);
         } else {
             margay_check_was_touched(MPI_REQUEST_NULL, (void *)of->begin);
-            margay_check_record(TOUCHED, of->use == WATCH_PUT ? "put" : "got", said[i].at, 0, "ht", of->site, of->name);
+            margay_check_record(TOUCHED, of->use == WATCH_PUT ? "put" : "got", said[i].site, 0, "ht", of->site, of->name);
         }
     }
 }

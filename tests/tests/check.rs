@@ -218,6 +218,42 @@ fn a_fortran_program_has_its_own_lines() {
     assert!(mismatch.is_some_and(names), "{said}");
 }
 
+/// Not the lines of the module by which Python calls, nor those of the interpreter, which stores.
+#[test]
+fn a_program_in_python_has_its_own_lines() {
+    let source = program("check/wrong.py");
+    let mut mpiexec = command(stage().join("bin/mpiexec"), 60);
+    let output = run(mpiexec.args(["-n", "2", "-check", "python3"]).arg(&source));
+    let said = text(&output);
+    let source = std::fs::read_to_string(source).unwrap();
+    let line = |mark: &str| {
+        let is_it = |line: &str| line.ends_with(&format!("# LINE {mark}"));
+        format!("wrong.py:{}", source.lines().position(is_it).unwrap() + 1)
+    };
+    let mut expected = vec![
+        format!(
+            "1 MPI_INT (MPI_Send at {}), but rank 1 receives 1 MPI_FLOAT (MPI_Recv at {})",
+            line("send"),
+            line("receive")
+        ),
+        format!(
+            "MPI_Comm_dup at {} has not been freed before MPI_Finalize at {}",
+            line("copy"),
+            line("end")
+        ),
+    ];
+    if sees_loads(&Wrong::build_of("loads.c", "-O0")) {
+        expected.push(format!(
+            "the load or store at {} uses the buffer of MPI_Irecv at {}, which",
+            line("store"),
+            line("begun")
+        ));
+    }
+    for expected in expected {
+        assert!(said.contains(&expected), "no {expected:?}: {said}");
+    }
+}
+
 /// gfortran's library has a handler for SIGTRAP, which gets the traps that are not of the watch
 /// registers.
 #[test]

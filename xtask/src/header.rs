@@ -29,12 +29,13 @@ const SYMBOLS: &str = "abi/mpi/symbols.txt";
 /// What the Fortran bindings, the hooks of `mpiexec -check` and the libraries of other ABIs call,
 /// so that the line and the call of the program are known (`abi/process/src/{origin,recorded}.rs`),
 /// and what a library of threads calls to be recorded.
-const ORIGIN: [&str; 6] = [
+const ORIGIN: [&str; 7] = [
     "margay_called_from",
     "margay_entered_from",
     "margay_keep_threads",
     "margay_note_call",
     "margay_program_address",
+    "margay_python_place",
     "margay_record_threads",
 ];
 

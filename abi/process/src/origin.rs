@@ -6,7 +6,10 @@
 //! says who has called it, by [`margay_called_from`], right before it calls one of ours.
 
 use std::arch::{asm, global_asm, naked_asm};
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
+use std::ptr;
+
+use margay_run_engine::monitor::python;
 
 global_asm!(
     ".section .tbss.margay_return_address,\"awT\",%nobits",
@@ -84,10 +87,36 @@ pub extern "C" fn margay_entered_from(_address: *const c_void) {
 }
 
 /// From where the program called, where a function was called from `address`: for the hooks of
-/// `mpiexec -check`.
+/// `mpiexec -check`. Of a program in Python, a number that [`margay_python_place`] knows.
 #[unsafe(no_mangle)]
 pub extern "C" fn margay_program_address(address: *const c_void) -> *const c_void {
-    std::ptr::without_provenance(of_program(address.addr() as u64) as usize)
+    let of_program = of_program(address.addr() as u64);
+    ptr::without_provenance(python::caller(of_program) as usize)
+}
+
+/// The line in Python that a number of [`margay_program_address`] stands for; its file goes to
+/// `name`. 0 where it is an address, or where the name does not fit.
+///
+/// # Safety
+/// `name` has room for `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn margay_python_place(
+    number: *const c_void,
+    name: *mut c_char,
+    room: usize,
+) -> u32 {
+    let Some((line, file)) = python::place(number.addr() as u64) else {
+        return 0;
+    };
+    if file.len() >= room {
+        return 0;
+    }
+    // SAFETY: the caller's room is larger than the name, and is none of ours.
+    unsafe {
+        ptr::copy_nonoverlapping(file.as_ptr().cast(), name, file.len());
+        name.add(file.len()).write(0);
+    }
+    line
 }
 
 /// The address in the program, of one that may be in a binding.

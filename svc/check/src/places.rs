@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use margay_core_check::Site;
+use margay_sys_os::python::MARK;
 use margay_sys_os::signal::take_defaults_in;
 
 pub struct Places {
@@ -39,14 +40,16 @@ impl Places {
         if let Some(said) = self.said.get(&place) {
             return said.clone();
         }
+        let name = place.0.file_name().unwrap_or_default().to_string_lossy();
+        if place.0.to_str().is_some_and(|file| file.starts_with(MARK)) {
+            let name = name.strip_prefix(MARK).unwrap_or(&name);
+            return format!("at {name}:{}", place.1);
+        }
         // The address is that of the instruction behind the call.
         let words = self
             .ask(&place.0, place.1.saturating_sub(1))
             .filter(|words| !words.is_empty())
-            .unwrap_or_else(|| {
-                let name = place.0.file_name().unwrap_or_default().to_string_lossy();
-                format!("in {name}+{:#x}", place.1)
-            });
+            .unwrap_or_else(|| format!("in {name}+{:#x}", place.1));
         self.said.insert(place, words.clone());
         words
     }

@@ -7,7 +7,7 @@
 
 pub(crate) mod counters;
 mod events;
-mod python;
+pub mod python;
 mod recording;
 mod tuning;
 

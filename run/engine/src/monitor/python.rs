@@ -40,7 +40,8 @@ pub(super) fn is_there() -> bool {
 
 /// From where the program has called, where a function of the library will return to `from`.
 #[cold]
-pub(super) fn caller(from: u64) -> u64 {
+#[must_use]
+pub fn caller(from: u64) -> u64 {
     match near(&EXTENSIONS, from, || is_extension(from)) {
         true => in_python().unwrap_or(from),
         false => from,
@@ -83,10 +84,16 @@ fn enter(interpreter: &Interpreter, number: u64, at: Position) -> bool {
 
 /// Where the module of a number begins, and its name.
 pub(super) fn module_of(number: u64) -> Option<(u64, Vec<u8>)> {
-    let places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
-    let (line, file) = places.get(&number)?;
-    let base = number.wrapping_sub(u64::from(*line));
+    let (line, file) = place(number)?;
+    let base = number.wrapping_sub(u64::from(line));
     Some((base, format!("{MARK}{file}").into_bytes()))
+}
+
+/// The line and the file of a number; none of an address.
+#[must_use]
+pub fn place(number: u64) -> Option<(u32, String)> {
+    let places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+    places.get(&number).cloned()
 }
 
 fn place_of(number: u64) -> usize {
@@ -105,15 +112,17 @@ fn near(known: &Near, address: u64, find: impl FnOnce() -> bool) -> bool {
     is_it
 }
 
-/// Whether an address is in a module that Python calls: an extension, or what calls functions of C
-/// by their names.
+/// Whether an address is in a module that Python calls: an extension, what calls functions of C by
+/// their names, or the interpreter itself, which accesses memory for the program.
 fn is_extension(address: u64) -> bool {
     let path = symbols::module_of(address as usize).map(|(_, path)| path);
     let path = String::from_utf8_lossy(&path.unwrap_or_default()).into_owned();
     let name = path.rsplit('/').next().unwrap_or_default();
-    [".cpython-3", ".abi3.", "libffi"]
-        .iter()
-        .any(|part| name.contains(part))
+    let is_interpreter = name.starts_with("python") || name.starts_with("libpython");
+    is_interpreter
+        || [".cpython-3", ".abi3.", "libffi"]
+            .iter()
+            .any(|part| name.contains(part))
 }
 
 /// Whether a file of Python is one that programs stand on.
