@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use margay_tests::hangs::may_trace;
 use margay_tests::jobs::{Built, Ended, Job, SOON, Words};
-use margay_tests::{program, stage};
+use margay_tests::{command, program, scratch, stage, succeed};
 
 /// A program that can never go on, and what is said of it: `{listen}` is the line that has this
 /// mark.
@@ -304,6 +304,65 @@ fn threads_that_can_never_go_on_are_reported_with_their_own_calls() {
                 assert!(err.contains(&said), "{word} lacks {said:?}: {err}");
             }
             assert_eq!(err.matches("deadlock: ").count(), 1, "{word}: {err}");
+        }
+    }
+}
+
+/// Threads of C++, of OpenMP in Fortran and of Python.
+#[test]
+fn threads_of_other_languages_are_reported_with_their_own_lines() {
+    if !may_trace() {
+        return;
+    }
+    let folder = scratch();
+    let jobs = [
+        ("mpicxx", "cpp", "Listener::operator()()", "listen()"),
+        (
+            "mpifort",
+            "f90",
+            "main program (parallel region)()",
+            "listen()",
+        ),
+        ("python3", "py", "first()", "second()"),
+    ];
+    let jobs = jobs.map(|(by, kind, first, second)| {
+        let name = format!("languages.{kind}");
+        let source = program("why").join(&name);
+        let marked = std::fs::read_to_string(&source).unwrap();
+        let line = |mark: &str| {
+            let is_it = |line: &str| line.ends_with(&format!(" LINE {mark}"));
+            format!("{name}:{}", marked.lines().position(is_it).unwrap() + 1)
+        };
+        let places = [("first", first), ("second", second)];
+        let places = places.map(|(mark, of)| format!("{} in {of}", line(mark)));
+        let words = Words::default()
+            .and(stage().join("bin/mpiexec"))
+            .and_all("-timeout 100 -deadlock end -n 2");
+        let words = if by == "python3" {
+            let words = words.and(by).and(&source);
+            words.and(stage().join("lib/libmpi_abi.so.1"))
+        } else {
+            let built = folder.path().join(kind);
+            let mut compiler = command(stage().join("bin").join(by), 100);
+            let compiler = compiler.args(["-O2", "-g", "-fopenmp"]).arg(&source);
+            succeed(compiler.arg("-o").arg(&built));
+            words.and(built)
+        };
+        (name, places, Job::start(&words, 110))
+    });
+    for (name, [first, second], job) in jobs {
+        let Ended { status, err, .. } = job.ended();
+        assert_eq!(status.code(), Some(1), "{name}: {err}");
+        for rank in 0..2 {
+            let other = 1 - rank;
+            for (tag, place) in [(5, &first), (6, &second)] {
+                let said = format!("waiting in MPI_Recv for rank {other}, tag {tag} at {place}\n");
+                let of = |line: &str| line.contains(&format!("rank {rank}"));
+                let is_said = err
+                    .split_inclusive('\n')
+                    .any(|l| of(l) && l.ends_with(&said));
+                assert!(is_said, "{name}: rank {rank} lacks {said:?}: {err}");
+            }
         }
     }
 }
