@@ -91,7 +91,7 @@ pub extern "C" fn margay_entered_from(_address: *const c_void) {
 #[unsafe(no_mangle)]
 pub extern "C" fn margay_program_address(address: *const c_void) -> *const c_void {
     let of_program = of_program(address.addr() as u64);
-    ptr::without_provenance(python::caller(of_program) as usize)
+    ptr::without_provenance(python::caller_if_there(of_program) as usize)
 }
 
 /// The line in Python that a number of [`margay_program_address`] stands for; its file goes to

@@ -38,10 +38,20 @@ pub(super) fn is_there() -> bool {
     symbols::find(c"PyGILState_GetThisThreadState").is_some()
 }
 
+/// As [`caller`], in a process that may have no interpreter. The first call looks for one; those that
+/// follow allocate nothing where there is none, so that a handler of signals may ask, too.
+#[must_use]
+pub fn caller_if_there(from: u64) -> u64 {
+    static IS_THERE: OnceLock<bool> = OnceLock::new();
+    match IS_THERE.get_or_init(is_there) {
+        true => caller(from),
+        false => from,
+    }
+}
+
 /// From where the program has called, where a function of the library will return to `from`.
 #[cold]
-#[must_use]
-pub fn caller(from: u64) -> u64 {
+pub(super) fn caller(from: u64) -> u64 {
     match near(&EXTENSIONS, from, || is_extension(from)) {
         true => in_python().unwrap_or(from),
         false => from,
