@@ -327,8 +327,8 @@ pub struct RunOptions {
     #[arg(long = "pt", value_name = "TYPE", value_parser = clap::value_parser!(u32).range(0..32768))]
     pub process_type: Option<u32>,
 
-    /// Nodes of the program's processes, for NX: a list such as 0,2 or 1..3 [default: the next free
-    /// nodes]
+    /// Nodes of the program's processes, for NX: a list such as 0,2 or 1..3; each process runs on
+    /// the core of that number in the machine or the partition [default: the next free nodes]
     #[arg(long = "on", value_name = "NODES", value_parser = node_list)]
     pub on: Option<NodeList>,
 

@@ -11,7 +11,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use crate::machine::{self, parts};
-use crate::plan::{Binding, LaunchError, Layout, Unit};
+use crate::plan::{Binding, Job, LaunchError, Layout, Unit};
 
 /// The cores that the launcher may use.
 #[derive(Clone, Debug)]
@@ -106,6 +106,23 @@ pub fn place(
             Ok(place_by_share(ranks, order, cores, take))
         }
     }
+}
+
+/// Where the user has named nodes of NX (`-on`), they are physical ones: the process on node `k`
+/// runs on the `k`-th of the cores that the job may use. None where nothing is to be bound by
+/// nodes: none are named, the user binds in another way, or there are more nodes than cores.
+#[must_use]
+pub fn by_nodes(job: &Job, places: &[(u32, u32)], cores: &Cores) -> Option<Binding> {
+    let are_named = job.programs.iter().any(|program| program.nodes.is_some());
+    if !are_named || job.binding != Binding::Auto || job.layout.round.is_some() {
+        return None;
+    }
+    let of = |&(node, _): &(u32, u32)| cores.mask.get(node as usize).map(|&core| vec![core]);
+    places
+        .iter()
+        .map(of)
+        .collect::<Option<_>>()
+        .map(Binding::Lists)
 }
 
 fn unbound(ranks: usize, why: String) -> Placement {

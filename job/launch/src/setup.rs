@@ -19,7 +19,7 @@ use margay_sys_shm::layout::Sizes;
 use margay_sys_shm::mapping::SegmentError;
 use margay_sys_shm::segment::Segment;
 
-use crate::binding::{Cores, Lease, place, ranges};
+use crate::binding::{Cores, Lease, by_nodes, place, ranges};
 use crate::capture;
 use crate::environment::{self, SEGMENT_FD, Ties};
 use crate::frameworks::{self, Devices};
@@ -91,7 +91,9 @@ pub(crate) fn start(
         frameworks::names_in,
     )?;
     let cores = usable_cores(job, usable)?;
-    let mut placement = place(ranks, &job.binding, &job.layout, &cores, Lease::take)?;
+    let named = by_nodes(job, &places, &cores);
+    let binding = named.as_ref().unwrap_or(&job.binding);
+    let mut placement = place(ranks, binding, &job.layout, &cores, Lease::take)?;
     if job.layout.cores.is_some() {
         placement.confine(&cores.mask);
     }
