@@ -128,6 +128,9 @@ pub struct MakeOptions {
     /// node[01-04]
     #[arg(long = "hosts", value_name = "HOSTS", value_parser = host_list, conflicts_with_all = ["size", "nodes"])]
     pub hosts: Option<String>,
+    /// What can be had where the parent has not these nodes: fewer, or no rectangle
+    #[arg(long = "rlx", conflicts_with = "hosts")]
+    pub relaxed: bool,
     #[command(flatten)]
     pub attributes: AttributeOptions,
     /// The partition
@@ -192,6 +195,7 @@ impl PartAction {
                     pair("size", make.size.as_ref()),
                     pair("nodes", make.nodes.as_ref()),
                     pair("hosts", make.hosts.as_ref()),
+                    pair("relaxed", make.relaxed.then(|| "yes".to_owned()).as_ref()),
                     make.attributes.words(),
                 ];
                 ("make", &make.name, nodes.concat())
@@ -330,6 +334,7 @@ mod tests {
                 "mkpart -sz 2x3 -rq 5s -mod rwx------ a",
                 "make a size 2x3 mode 700 scheduling 5000ms",
             ),
+            ("mkpart -sz 9 -rlx a", "make a size 9 relaxed yes"),
             ("rmpart -r -f a", "remove a recursive force"),
             (
                 "chpart -nm b -ss -epl 3 -o me.us -g 7 a",

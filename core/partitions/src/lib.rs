@@ -16,5 +16,5 @@ mod turns;
 pub use attributes::{MOST_PRIORITY, Mode, Right, Scheduling};
 pub use refused::Refused;
 pub use shape::{Shape, Wanted};
-pub use table::{COMPUTE, Caller, Changes, IO, Partition, Table, path};
+pub use table::{COMPUTE, Caller, Changes, IO, Partition, ROOT, Table, path};
 pub use turns::{Order, Request, Seen, Turns};

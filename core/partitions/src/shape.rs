@@ -55,6 +55,8 @@ pub enum Wanted {
     Listed(Vec<Part>),
     /// Hosts of a machine of several, each with its slots.
     Hosts(Vec<(String, u32)>),
+    /// A relaxed request: what can be had of another one.
+    Relaxed(Box<Wanted>),
 }
 
 /// A part of a list of nodes.
@@ -129,12 +131,15 @@ impl Wanted {
         &self,
         parent: &[u32],
         shape: Shape,
-        load: impl Fn(u32) -> usize,
+        load: &dyn Fn(u32) -> usize,
     ) -> Result<Vec<u32>, String> {
         let has = |node: &u32| parent.binary_search(node).is_ok();
         match self {
             Wanted::Hosts(_) => Err("hosts are no nodes of this machine".into()),
             Wanted::All => Ok(parent.to_vec()),
+            Wanted::Relaxed(asked) => asked
+                .choose(parent, shape, load)
+                .or_else(|why| asked.nearest(parent, shape, load).ok_or(why)),
             Wanted::Size(size) => {
                 let mut nodes = parent.to_vec();
                 nodes.sort_by_key(|&node| (load(node), node));
@@ -167,6 +172,55 @@ impl Wanted {
                 nodes.dedup();
                 Ok(nodes)
             }
+        }
+    }
+
+    /// The best of what cannot be had as asked. The number of nodes counts more than their shape: a
+    /// rectangle is turned by a right angle, then given up for as many nodes anywhere; of a number
+    /// there are as many as the parent has, and of a list those that it has. None where that is no
+    /// node at all.
+    fn nearest(
+        &self,
+        parent: &[u32],
+        shape: Shape,
+        load: &dyn Fn(u32) -> usize,
+    ) -> Option<Vec<u32>> {
+        let most = |nodes: u32| Wanted::Size(nodes.min(parent.len() as u32));
+        let nodes = match self {
+            Wanted::Size(size) => most(*size).choose(parent, shape, load),
+            Wanted::Rectangle(rows, columns) => Wanted::Rectangle(*columns, *rows)
+                .choose(parent, shape, load)
+                .or_else(|_| most(rows * columns).choose(parent, shape, load)),
+            Wanted::Listed(parts) => {
+                let all = parts.iter().flat_map(|part| present(*part, parent, shape));
+                let mut nodes: Vec<u32> = all.collect();
+                nodes.sort_unstable();
+                nodes.dedup();
+                Ok(nodes)
+            }
+            Wanted::All | Wanted::Hosts(_) | Wanted::Relaxed(_) => return None,
+        };
+        nodes.ok().filter(|nodes| !nodes.is_empty())
+    }
+}
+
+/// The nodes of a part of a list that the parent has.
+fn present(part: Part, parent: &[u32], shape: Shape) -> Vec<u32> {
+    match part {
+        Part::Range(first, last) => {
+            let last = (last as usize).min(parent.len().saturating_sub(1));
+            parent.get(first as usize..=last).unwrap_or_default().into()
+        }
+        Part::Rectangle(rows, columns, first) => {
+            let Some(&first) = parent.get(first as usize) else {
+                return Vec::new();
+            };
+            let (row, column) = (first / shape.columns, first % shape.columns);
+            let inside = |node: &&u32| {
+                let (r, c) = (**node / shape.columns, **node % shape.columns);
+                (row..row + rows).contains(&r) && (column..column + columns).contains(&c)
+            };
+            parent.iter().filter(inside).copied().collect()
         }
     }
 }
@@ -227,9 +281,9 @@ mod tests {
         };
         let all: Vec<u32> = (0..12).collect();
         let right: Vec<u32> = vec![2, 3, 6, 7, 10, 11];
-        let list = |text: &str, of: &[u32]| Wanted::list(text).unwrap().choose(of, shape, |_| 0);
+        let list = |text: &str, of: &[u32]| Wanted::list(text).unwrap().choose(of, shape, &|_| 0);
         let size = |text: &str, of: &[u32], load: fn(u32) -> usize| {
-            Wanted::size(text).unwrap().choose(of, shape, load)
+            Wanted::size(text).unwrap().choose(of, shape, &load)
         };
         assert_eq!(list("0,2..3", &right), Ok(vec![2, 6, 7]));
         assert_eq!(list("2x2:5", &all), Ok(vec![5, 6, 9, 10]));
@@ -253,6 +307,32 @@ mod tests {
         assert!(list("6", &right).unwrap_err().contains("no node 6"));
         assert!(list("2x2:1", &right).unwrap_err().contains("does not lie"));
         assert!(list("1x4:2", &all).unwrap_err().contains("does not lie"));
+    }
+
+    #[test]
+    fn a_relaxed_request_gets_what_is_nearest() {
+        let shape = Shape {
+            rows: 3,
+            columns: 4,
+        };
+        let right: Vec<u32> = vec![2, 3, 6, 7, 10, 11];
+        let relaxed = |wanted: Option<Wanted>| {
+            Wanted::Relaxed(Box::new(wanted.unwrap())).choose(&right, shape, &|_| 0)
+        };
+        let size = |text| relaxed(Wanted::size(text));
+        let list = |text| relaxed(Wanted::list(text));
+        // As it was asked for, turned, as many elsewhere, all that there are.
+        assert_eq!(size("3x2"), Ok(right.clone()));
+        assert_eq!(size("2x3"), Ok(right.clone()));
+        assert_eq!(size("1x4"), Ok(vec![2, 3, 6, 7]));
+        assert_eq!(size("4x4"), Ok(right.clone()));
+        assert_eq!(size("2"), Ok(vec![2, 3]));
+        assert_eq!(size("65535"), Ok(right.clone()));
+        assert_eq!(list("4..9"), Ok(vec![10, 11]));
+        assert_eq!(list("9,1"), Ok(vec![3]));
+        assert_eq!(list("2x3:1"), Ok(vec![3, 7]));
+        assert!(list("6..9,2x2:8").unwrap_err().contains("no node 9"));
+        assert_eq!(relaxed(Some(Wanted::All)), Ok(right.clone()));
     }
 
     #[test]

@@ -216,7 +216,7 @@ impl Table {
             _ => {
                 let load = self.load(above);
                 let of = |node: u32| load.get(&node).copied().unwrap_or(0);
-                let nodes = wanted.choose(&parent.nodes, self.shape, of);
+                let nodes = wanted.choose(&parent.nodes, self.shape, &of);
                 (nodes.map_err(refused)?, Vec::new())
             }
         };
@@ -231,6 +231,11 @@ impl Table {
         self.hosts = hosts;
         self.all.insert(path.clone(), partition);
         Ok(path)
+    }
+
+    /// The hosts that partitions have or had, with their numbers as nodes.
+    pub fn hosts(&self) -> impl Iterator<Item = (u32, &str)> {
+        (HOSTS..).zip(self.hosts.iter().map(String::as_str))
     }
 
     /// The hosts of a partition with their slots, by the numbers of its nodes; nothing where its
@@ -257,7 +262,7 @@ impl Table {
             return Err(Refused::Fixed(path));
         }
         let refused = |why| Refused::Nodes(ROOT.to_owned(), why);
-        let nodes = wanted.choose(&self.all[ROOT].nodes, self.shape, |_| 0);
+        let nodes = wanted.choose(&self.all[ROOT].nodes, self.shape, &|_| 0);
         let nodes = nodes.map_err(refused)?;
         for child in self.below(&path) {
             let own = &self.all[&child];

@@ -46,10 +46,10 @@ impl Change {
                 force: has("force"),
             },
             "make" => {
-                let asked = Asked::parse(rest)?;
+                let mut asked = Asked::parse(rest)?;
                 Change::Make {
                     name,
-                    wanted: asked.wanted.unwrap_or(Wanted::All),
+                    wanted: asked.wanted(),
                     changes: asked.changes,
                 }
             }
@@ -115,6 +115,7 @@ impl Change {
 #[derive(Default)]
 struct Asked {
     wanted: Option<Wanted>,
+    is_relaxed: bool,
     new_name: Option<String>,
     changes: Changes,
 }
@@ -131,6 +132,15 @@ impl Asked {
         Ok(asked)
     }
 
+    /// The nodes of a new partition: all of its parent where none are named.
+    fn wanted(&mut self) -> Wanted {
+        match (self.wanted.take(), self.is_relaxed) {
+            (None, _) => Wanted::All,
+            (Some(wanted), true) => Wanted::Relaxed(Box::new(wanted)),
+            (Some(wanted), false) => wanted,
+        }
+    }
+
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let wrong = || {
             let value = value.escape_debug();
@@ -141,6 +151,7 @@ impl Asked {
             "size" => self.wanted = Some(Wanted::size(value).ok_or_else(wrong)?),
             "hosts" => self.wanted = Some(Wanted::hosts(value).ok_or_else(wrong)?),
             "nodes" => self.wanted = Some(Wanted::list(value).ok_or_else(wrong)?),
+            "relaxed" if value == "yes" => self.is_relaxed = true,
             "name" => self.new_name = Some(value.to_owned()),
             "mode" => changes.mode = Some(Mode::parse(value).ok_or_else(wrong)?),
             "scheduling" => {

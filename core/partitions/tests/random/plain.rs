@@ -27,6 +27,8 @@ impl Numbers {
 pub struct Known {
     names: Vec<String>,
     pub nodes: BTreeSet<u32>,
+    /// How many these are, as it was asked for.
+    size: usize,
     owner: u32,
     group: u32,
     mode: u32,
@@ -61,6 +63,7 @@ impl Model {
         let known = |name| Known {
             names: split(name),
             nodes: (0..SHAPE.nodes()).collect(),
+            size: SHAPE.nodes() as usize,
             owner: OWNER,
             group: OWNER,
             mode: 0o755,
@@ -117,14 +120,22 @@ impl Model {
         matches!(names, [] | [_]) && names.first().is_none_or(|n| n.len() > 1)
     }
 
-    fn make(&mut self, caller: &Caller, names: &[String], size: usize, set: Set) -> bool {
+    /// A relaxed request gets fewer nodes where there are not as many.
+    fn make(
+        &mut self,
+        caller: &Caller,
+        names: &[String],
+        (size, is_relaxed): (usize, bool),
+        set: Set,
+    ) -> bool {
         let Some((_, above)) = names.split_last() else {
             return false;
         };
         let Some(parent) = self.may(caller, above, Right::Write) else {
             return false;
         };
-        if self.at(names).is_some() || self.0[parent].nodes.len() < size {
+        let most = self.0[parent].nodes.len();
+        if self.at(names).is_some() || (most < size && !is_relaxed) {
             return false;
         }
         // The nodes are filled in from the table: the model knows only which may be chosen.
@@ -132,6 +143,7 @@ impl Model {
         let known = Known {
             names: names.to_vec(),
             nodes: BTreeSet::new(),
+            size: size.min(most),
             owner: caller.user,
             group: caller.groups[0],
             mode: set.mode.unwrap_or(parent.mode),
@@ -239,6 +251,7 @@ pub fn compare(table: &Table, model: &mut Model, step: usize) {
         );
         let known = &mut model.0[at];
         if known.nodes.is_empty() {
+            assert_eq!(nodes.len(), known.size, "step {step}: {path}");
             known.nodes = nodes;
         } else {
             assert_eq!(known.nodes, nodes, "step {step}: {path}");
@@ -318,11 +331,19 @@ pub fn operate(
     let kind = numbers.of(&[0, 0, 0, 1, 2, 3, 4]);
     let (real, expected) = match kind {
         0 => {
-            let size = 1 + numbers.below(6);
-            let wanted = Wanted::Size(size as u32);
+            let (rows, columns) = (1 + numbers.below(2) as u32, 1 + numbers.below(6) as u32);
+            let (wanted, size, is_relaxed) = match numbers.below(4) {
+                0 => (Wanted::Rectangle(rows, columns), rows * columns, true),
+                1 => (Wanted::Size(columns), columns, true),
+                _ => (Wanted::Size(columns), columns, false),
+            };
+            let wanted = match is_relaxed {
+                true => Wanted::Relaxed(Box::new(wanted)),
+                false => wanted,
+            };
             (
                 table.make(caller, &name, &wanted, &changes).map(|_| ()),
-                model.make(caller, &names, size, set),
+                model.make(caller, &names, (size as usize, is_relaxed), set),
             )
         }
         1 => (
