@@ -261,6 +261,7 @@ pub(crate) mod tests {
         JobView {
             job: 77,
             command: "a.out".into(),
+            account: None,
             ranks: rank.len() as u32,
             cores: 4,
             running_s: 5.0,

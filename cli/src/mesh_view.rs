@@ -42,6 +42,8 @@ pub(crate) fn table(job: &JobView, choice: &Choice) -> Vec<String> {
         job_title(job.job, &job.command),
         job_size(job.ranks, job.cores, job.running_s),
     ];
+    let account = job.account.iter();
+    lines.extend(account.map(|name| format!("account {}", printable(name))));
     lines.extend(job.findings.iter().cloned());
     let groups = groups(job, choice);
     if choice.is_grouped {
@@ -146,6 +148,8 @@ pub(crate) fn sentences(job: &JobView, choice: &Choice) -> Vec<String> {
         format!("Job {}, {command}: {size}.", job.job),
         format!("Ranks by state: {}.", summary(job)),
     ];
+    let account = job.account.iter();
+    lines.extend(account.map(|name| format!("Account: {}.", printable(name))));
     lines.extend(
         job.findings
             .iter()
@@ -238,6 +242,7 @@ mod tests {
         let job = JobView {
             job: 77,
             command: "a.out\x1b[2J".into(),
+            account: None,
             ranks: 2,
             cores: 4,
             running_s: 3700.0,

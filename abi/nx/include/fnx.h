@@ -32,6 +32,8 @@
       external msgmerge
       integer nx_mkpart
       external nx_mkpart
+      integer nx_mkpart_attr
+      external nx_mkpart_attr
       integer nx_mkpart_rect
       external nx_mkpart_rect
       integer nx_mkpart_map
@@ -52,6 +54,16 @@
       external nx_chpart_sched
       integer nx_part_attr
       external nx_part_attr
+      integer nx_part_nodes
+      external nx_part_nodes
+      integer nx_pspart
+      external nx_pspart
+      integer nx_empty_nodes
+      external nx_empty_nodes
+      integer nx_failed_nodes
+      external nx_failed_nodes
+      integer nx_node_attr
+      external nx_node_attr
       integer mynode
       external mynode
       integer numnodes
@@ -68,6 +80,8 @@
       external nx_initve
       integer nx_initve_rect
       external nx_initve_rect
+      integer nx_initve_attr
+      external nx_initve_attr
       integer nx_nfork
       external nx_nfork
       integer nx_load
@@ -78,12 +92,16 @@
       external nx_pri
       integer nx_app_rect
       external nx_app_rect
+      integer nx_app_nodes
+      external nx_app_nodes
       integer nodedim
       external nodedim
       integer gray
       external gray
       integer ginv
       external ginv
+      integer cubeinfo
+      external cubeinfo
       double precision dclock
       external dclock
       integer mclock

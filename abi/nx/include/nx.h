@@ -95,6 +95,23 @@ typedef struct {
 
 typedef long *nx_nodes_t;
 
+/* What nx_node_attr says of a node. */
+typedef struct {
+    long node;
+    long cpu;           /* the system's number of it; -1 where it is a host */
+    long row, column;   /* in the mesh; -1 where it is a host */
+    long partitions;    /* that have it, as far as the caller may see them */
+    long applications;  /* that have their turn on it */
+    long failed;        /* 1 where its host is down */
+} nx_node_info_t;
+
+/* What cubeinfo says of a cube. */
+typedef struct {
+    long nodes, pid; /* how many; of its host's process */
+    long attached;   /* 1: calls refer to it */
+    long processes;  /* that are known to run in it */
+} cubetable_t;
+
 /* Each call has a variant with an underscore before its name. Where the call prints a message and ends the job, the variant
  * returns -1 and sets errno. */
 /* Runs routine(params) on another thread, and sets done to 1 when it has returned. It may not pass messages. */
@@ -298,9 +315,12 @@ long _nx_pspart(const char *name, nx_pspart_t **list, long n[]);
 /* Nodes of the machine on which no application takes turns, in an array that the program frees. */
 long nx_empty_nodes(long **nodes, long n[]);
 long _nx_empty_nodes(long **nodes, long n[]);
-/* Nodes of the machine that have failed: there are none, and the array is empty. */
+/* Nodes whose host is down, of partitions of several hosts, in an array that the program frees. */
 long nx_failed_nodes(long **nodes, long n[]);
 long _nx_failed_nodes(long **nodes, long n[]);
+/* What is known of a node of the machine. */
+long nx_node_attr(long node, nx_node_info_t *info);
+long _nx_node_attr(long node, nx_node_info_t *info);
 /* The number of this node; of the controlling process that of the host. */
 long mynode(void);
 long _mynode(void);
@@ -349,6 +369,9 @@ long _nx_waitall(void);
 /* Waits until the processes of a type on a node have ended, which load has started; -1: all. */
 void waitall(long node, long pid);
 long _waitall(long node, long pid);
+/* Waits until all processes of the cube have ended. */
+void waitcube(void);
+long _waitcube(void);
 /* The priority of the application in its partition, whichever node is named. */
 long nx_pri(long node, long priority);
 long _nx_pri(long node, long priority);
@@ -376,9 +399,15 @@ long _killcube(long node, long pid);
 /* Ends the process of a type on a node, -1: all. */
 void killproc(long node, long pid);
 long _killproc(long node, long pid);
-/* As nx_initve on the iPSC: the type of a cube is its number of nodes (8) or its dimension (d3); names are not used. */
+/* As nx_initve on the iPSC: the type of a cube is its number of nodes (8) or its dimension (d3). */
 void getcube(const char *name, const char *kind, const char *host, long keep);
 long _getcube(const char *name, const char *kind, const char *host, long keep);
+/* Has calls refer to a cube, which they do already: a process has one, and no other process's. */
+void attachcube(const char *name);
+long _attachcube(const char *name);
+/* What is known of up to this many cubes of this process; how many there are: one or none. */
+long cubeinfo(cubetable_t *table, long n, long global);
+long _cubeinfo(cubetable_t *table, long n, long global);
 /* Ends what getcube has made, with all of its processes. */
 void relcube(const char *name);
 long _relcube(const char *name);

@@ -7,7 +7,7 @@ use margay_run_nx::partitions::{self, Attributes, Nodes};
 use margay_run_nx::refuse;
 
 use crate::call::nx;
-use crate::user::{Applications, Longs, LongsPlace, PartInfo, Small, Text, given};
+use crate::user::{Applications, Longs, LongsPlace, NodeInfo, PartInfo, Small, Text, given};
 
 /// What stands for an attribute that is not given.
 const NONE: c_long = -1;
@@ -58,7 +58,7 @@ nx! {
     }
 
     /// Makes a partition with a list of attributes, which `libnx` has read.
-    free fn nx_mkpart_attr(name: Text, size: Small, rows: Small, cols: Small, anchor: Small, n: Small, nodes: Longs, sched: Small, rq: Small, epl: Small, mode: Small) -> c_long {
+    free fn nx_mkpart_attr(name: Text, size: Small, rows: Small, cols: Small, anchor: Small, n: Small, nodes: Longs, sched: Small, rq: Small, epl: Small, mode: Small, relaxed: Small) -> c_long {
         let listed = if n > 0 { nodes.take("the list of nodes", n)? } else { Vec::new() };
         let chosen = match () {
             () if n > 0 => Nodes::Listed(&listed),
@@ -70,6 +70,7 @@ nx! {
             quantum_ms: given_number(rq),
             priority_limit: given_number(epl),
             mode: given_number(mode),
+            is_relaxed: relaxed > 0,
         };
         partitions::make(&name_of(name)?, &chosen, attributes)
     }
@@ -148,8 +149,16 @@ nx! {
         give(&partitions::empty_nodes()?, 1, nodes, n)
     }
 
-    /// Nodes of the machine that have failed: there are none, and the array is empty.
+    /// Nodes whose host is down, of partitions of several hosts, in an array that the program
+    /// frees.
     free fn nx_failed_nodes(nodes: LongsPlace, n: Longs) -> c_long {
-        give(&[], 1, nodes, n)
+        give(&partitions::failed_nodes()?, 1, nodes, n)
+    }
+
+    /// What is known of a node of the machine.
+    free fn nx_node_attr(node: Small, info: NodeInfo) -> c_long {
+        let all = partitions::node(node)?;
+        info.put("info", &all)?;
+        Ok(0)
     }
 }

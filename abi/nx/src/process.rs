@@ -5,14 +5,14 @@ use std::ffi::{c_double, c_int, c_long, c_ulong};
 use margay_abi_process::known;
 use margay_run_mpi::launcher::is_in_job;
 use margay_run_nx::control::{Control, Side};
-use margay_run_nx::error::{EQNODE, EQPARAM, EQSTATE, Result, meaning};
+use margay_run_nx::error::{EQNODE, EQPARAM, EQPARTITION, EQSTATE, Result, meaning};
 use margay_run_nx::options::{self, Options};
 use margay_run_nx::{Nx, refuse};
 use margay_sys_os::{clock, cpu, process};
 
 use crate::call::{control, die, in_use, joined, last, nx};
 use crate::info;
-use crate::user::{Argc, Argv, Esize, Longs, LongsPlace, Small, Strings, Text, given};
+use crate::user::{Argc, Argv, Cubes, Esize, Longs, LongsPlace, Small, Strings, Text, given};
 
 /// `libnx` calls this before `main`: passes where `msginfo` is, and lets a program that was started
 /// alone with options start itself anew, unless it is one that controls its application itself.
@@ -55,19 +55,29 @@ fn controlled<T>(f: impl FnOnce(&mut Control) -> Result<T>) -> Result<T> {
 
 /// # Safety
 /// The program vouches for its command line: what `main` has.
-unsafe fn initialize(size: c_long, part: Text, argc: Argc, argv: Argv) -> Result<c_long> {
-    options::partition(&part.get().unwrap_or_default())?;
+unsafe fn initialize(
+    size: c_long,
+    part: Text,
+    account: Text,
+    argc: Argc,
+    argv: Argv,
+) -> Result<c_long> {
+    let mut part = part.get().unwrap_or_default();
     let mut size = size;
     // SAFETY: by the caller's promise.
     if let Some(words) = unsafe { argc.words(argv) } {
         let options = Options::read(&words)?;
-        options::partition(&options.partition.unwrap_or_default())?;
+        part = options.partition.unwrap_or(part);
         size = options.size.map_or(size, c_long::from);
         // SAFETY: as above.
         unsafe { argc.keep(argv, &options.rest) };
     }
+    options::enter(&part)?;
+    let account = account.get().unwrap_or_default();
     if is_in_job() {
-        return Ok(joined("nx_initve")?.nodes());
+        let nx = joined("nx_initve")?;
+        nx.charge(&account)?;
+        return Ok(nx.nodes());
     }
     if size == 0
         && let Some((nodes, rectangle)) = options::default_size()?
@@ -77,7 +87,7 @@ unsafe fn initialize(size: c_long, part: Text, argc: Argc, argv: Argv) -> Result
             options::keep_rectangle(rows.into(), columns.into());
         }
     }
-    take_control(size)
+    take_control(size, "", &account)
 }
 
 /// # Safety
@@ -102,6 +112,7 @@ unsafe fn initialize_rectangle(
     rows: c_long,
     cols: c_long,
     part: Text,
+    account: Text,
     argc: Argc,
     argv: Argv,
 ) -> Result<c_long> {
@@ -115,7 +126,7 @@ unsafe fn initialize_rectangle(
         options::keep_rectangle(rows, cols);
     }
     // SAFETY: by the caller's promise.
-    unsafe { initialize(rows * cols, part, argc, argv) }
+    unsafe { initialize(rows * cols, part, account, argc, argv) }
 }
 
 /// # Safety
@@ -153,11 +164,24 @@ fn kill(name: &str, node: c_long, ptype: c_long) -> Result<()> {
     joined(name)?.kill(node, ptype)
 }
 
-/// `nx_waitall`. Where this process passes messages, they move on meanwhile, and handlers may run.
-fn wait_for_all() -> Result<()> {
+/// `nx_waitall` and `waitall`. Where this process passes messages, they move on meanwhile, and
+/// handlers may run.
+fn wait_for(node: c_long, ptype: c_long) -> Result<()> {
     match in_use() {
-        None => controlled(Control::wait),
-        Some(nx) => nx.progress_until(|| controlled(|c| Ok(c.reap())).transpose())?,
+        None => controlled(|c| c.wait(node, ptype)),
+        Some(nx) => nx.progress_until(|| controlled(|c| Ok(c.reap(node, ptype))).transpose())?,
+    }
+}
+
+/// Whether this process controls a cube of that name.
+fn is_cube(name: Text) -> Result<()> {
+    let name = name.get().unwrap_or_default();
+    match control().as_ref() {
+        Some(control) if control.is_called(&name) => Ok(()),
+        _ => refuse!(
+            EQPARTITION,
+            "this process has no cube '{name}'; getcube makes one, which lives as long as its process"
+        ),
     }
 }
 
@@ -183,7 +207,7 @@ fn cube_nodes(kind: &str) -> Result<c_long> {
 }
 
 /// Makes this process control an application of this many nodes.
-fn take_control(size: c_long) -> Result<c_long> {
+fn take_control(size: c_long, name: &str, account: &str) -> Result<c_long> {
     let mut control = control();
     if control.is_some() || known().is_some() {
         refuse!(
@@ -191,7 +215,8 @@ fn take_control(size: c_long) -> Result<c_long> {
             "the process takes part in an application already; nx_initve and getcube come first, and once"
         );
     }
-    let new = Control::new(size)?;
+    let mut new = Control::new(size)?;
+    new.call(name, account)?;
     let nodes = new.nodes();
     *control = Some(new);
     Ok(nodes)
@@ -241,22 +266,20 @@ nx! {
 
     /// Makes this process control an application of this many nodes; how many it has.
     free fn nx_initve(part: Text, size: Small, account: Text, argc: Argc, argv: Argv) -> c_long {
-        let _ = account;
-        initialize(size, part, argc, argv)
+        initialize(size, part, account, argc, argv)
     }
 
     /// The same for rows and columns of nodes.
     free fn nx_initve_rect(part: Text, anchor: Small, rows: Small, cols: Small, account: Text, argc: Argc, argv: Argv) -> c_long {
-        let _ = (anchor, account);
-        initialize_rectangle(rows, cols, part, argc, argv)
+        let _ = anchor;
+        initialize_rectangle(rows, cols, part, account, argc, argv)
     }
 
     /// The same for what a list of attributes says, which `libnx` has read.
     free fn nx_initve_attr(part: Text, size: Small, rows: Small, cols: Small, account: Text, argc: Argc, argv: Argv) -> c_long {
-        let _ = account;
         match rows {
-            0 => initialize(size, part, argc, argv),
-            _ => initialize_rectangle(rows, cols, part, argc, argv),
+            0 => initialize(size, part, account, argc, argv),
+            _ => initialize_rectangle(rows, cols, part, account, argc, argv),
         }
     }
 
@@ -301,16 +324,18 @@ nx! {
 
     /// Waits until all processes that this one has started have ended.
     free fn nx_waitall() -> c_long {
-        wait_for_all()?;
+        wait_for(-1, -1)?;
         Ok(0)
     }
 
     /// Waits until the processes of a type on a node have ended, which load has started; -1: all.
     free fn waitall(node: Small, pid: Small) {
-        if (node, pid) != (-1, -1) {
-            refuse!(EQPARAM, "node {node}, process {pid}: only all processes can be awaited, -1 and -1");
-        }
-        wait_for_all()
+        wait_for(node, pid)
+    }
+
+    /// Waits until all processes of the cube have ended.
+    free fn waitcube() {
+        wait_for(-1, -1)
     }
 
     /// The priority of the application in its partition, whichever node is named.
@@ -385,20 +410,38 @@ nx! {
     }
 
     /// As nx_initve on the iPSC: the type of a cube is its number of nodes (8) or its dimension
-    /// (d3); names are not used.
+    /// (d3).
     free fn getcube(name: Text, kind: Text, host: Text, keep: Small) {
-        let _ = (name, host, keep);
+        let _ = (host, keep);
         if is_in_job() {
             refuse!(EQSTATE, "the launcher has made the application already; start the host's program alone");
         }
-        take_control(cube_nodes(&kind.get().unwrap_or_default())?).map(drop)
+        let nodes = cube_nodes(&kind.get().unwrap_or_default())?;
+        take_control(nodes, &name.get().unwrap_or_default(), "").map(drop)
+    }
+
+    /// Has calls refer to a cube, which they do already: a process has one, and no other process's.
+    free fn attachcube(name: Text) {
+        is_cube(name)
+    }
+
+    /// What is known of up to this many cubes of this process; how many there are: one or none.
+    free fn cubeinfo(table: Cubes, n: Small, global: Small) -> c_long {
+        let _ = global;
+        let Some([nodes, processes]) = control().as_ref().map(|c| [c.nodes(), c.processes()]) else {
+            return Ok(0);
+        };
+        if n > 0 {
+            table.put("table", &[nodes, std::process::id().into(), 1, processes])?;
+        }
+        Ok(1)
     }
 
     /// Ends what getcube has made, with all of its processes.
     free fn relcube(name: Text) {
-        let _ = name;
+        is_cube(name)?;
         controlled(|c| c.kill(-1, -1))?;
-        wait_for_all()?;
+        wait_for(-1, -1)?;
         if in_use().is_none() {
             *control() = None;
         }

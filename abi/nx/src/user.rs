@@ -30,6 +30,12 @@ pub type Esize = Longs;
 /// `nx_part_info_t *`: its integers.
 pub type PartInfo = Longs;
 
+/// `nx_node_info_t *`: its integers.
+pub type NodeInfo = Longs;
+
+/// `cubetable_t *`: the integers of several.
+pub type Cubes = Longs;
+
 /// `nx_pspart_t **`: gets an array of them that the program frees.
 pub type Applications = LongsPlace;
 

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod account;
 pub mod crash;
 pub mod detail;
 pub mod hosts;

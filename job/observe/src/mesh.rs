@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use margay_core_registry::{Phase, WaitKind, Waiting};
+use margay_core_registry::{Phase, WaitKind, Waiting, account};
 use margay_job_registry::Jobs;
 use margay_job_stacks::Frame;
 use margay_net_platform::Peers;
@@ -32,6 +32,9 @@ pub struct JobView {
     pub job: u64,
     /// Its command line.
     pub command: String,
+    /// To whom an NX program says that it is to be charged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
     /// How many ranks it has.
     pub ranks: u32,
     /// How many cores it may use.
@@ -405,9 +408,11 @@ pub(crate) fn view(
             }
         })
         .collect();
+    let account = |rank: u32| account::name(peers.note(rank, account::KEY).as_deref());
     JobView {
         job: job.job,
         command: job.command,
+        account: (0..peers.size()).find_map(account),
         ranks: peers.size(),
         cores: job.cores,
         running_s,

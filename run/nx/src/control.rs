@@ -15,6 +15,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 
 use margay_core_registry::Facts;
+use margay_core_registry::account;
 use margay_core_registry::place::{self, CONTROLS, UNPLACED};
 use margay_sys_os::descriptor::{FileLimit, duplicate_above, leave_open};
 use margay_sys_os::process::{self, Forked, Start, Starter, StringArray};
@@ -46,6 +47,8 @@ pub struct Control {
     ptype: u32,
     /// Whether this process passes messages.
     has_joined: bool,
+    /// Of a cube.
+    name: String,
 }
 
 /// Which side of `nx_nfork` this is.
@@ -97,6 +100,7 @@ impl Control {
             failed: None,
             ptype: 0,
             has_joined: false,
+            name: String::new(),
         };
         for node in 0..nodes {
             control.enter_place(node, UNPLACED)?;
@@ -112,6 +116,40 @@ impl Control {
     pub fn give_up(self) {
         // Refused, it is missed where the process joins, which says so.
         let _ = leave_open(self.handed_down);
+    }
+
+    /// Gives the application the name of a cube, and says to whom its use is to be charged, as far
+    /// as the program does: displays show it. Nothing is charged by that.
+    ///
+    /// # Errors
+    /// When the registry has no room for it.
+    pub fn call(&mut self, name: &str, account: &str) -> Result<()> {
+        name.clone_into(&mut self.name);
+        if account.is_empty() {
+            return Ok(());
+        }
+        match (self.segment).make_note(self.nodes, account::KEY, account::WORDS) {
+            Some(note) => {
+                account::set(&note, account);
+                Ok(())
+            }
+            None => refuse!(
+                EQFAULT,
+                "the application's registry has no room for the account '{account}'"
+            ),
+        }
+    }
+
+    /// Whether this is the cube of that name; an empty one is any.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        name.trim().is_empty() || name.trim() == self.name.trim()
+    }
+
+    /// How many processes are not known to have ended.
+    #[must_use]
+    pub fn processes(&self) -> i64 {
+        self.children.len() as i64
     }
 
     /// Returns how many nodes the application has.
@@ -240,6 +278,21 @@ impl Control {
     /// # Errors
     /// When there is no such node or type.
     pub fn kill(&mut self, node: i64, ptype: i64) -> Result<()> {
+        let ptype = self.selected(node, ptype)?;
+        // How one has ended before is not this call's doing.
+        while let Ok(Some((pid, status))) = process::ended_child() {
+            self.note_end(pid, status);
+        }
+        for pid in self.those(node, ptype) {
+            self.ended.insert(pid);
+            // A process that has ended already need not be ended.
+            let _ = signal::send(pid, signal::SIGKILL);
+        }
+        Ok(())
+    }
+
+    /// What selects processes, if there are such nodes and types: a type, none for any.
+    fn selected(&self, node: i64, ptype: i64) -> Result<Option<u32>> {
         if node != -1 && !(0..self.nodes()).contains(&node) {
             refuse!(
                 EQNODE,
@@ -247,36 +300,37 @@ impl Control {
                 self.nodes - 1
             );
         }
-        let wanted = match ptype {
-            -1 => None,
-            ptype => Some(ptype_of(ptype)?),
-        };
-        // How one has ended before is not this call's doing.
-        while let Ok(Some((pid, status))) = process::ended_child() {
-            self.note_end(pid, status);
+        match ptype {
+            -1 => Ok(None),
+            ptype => ptype_of(ptype).map(Some),
         }
-        for (&pid, &on) in &self.children {
+    }
+
+    /// The processes on a node, -1: all, of a type, none: any, that are not known to have ended.
+    fn those(&self, node: i64, ptype: Option<u32>) -> Vec<u32> {
+        let is_of = |on: u32| {
             let now = || {
                 let note = self.segment.note(on, place::KEY);
                 place::process_type(note.as_deref())
             };
-            if (node == -1 || node == i64::from(on)) && wanted.is_none_or(|wanted| wanted == now())
-            {
-                self.ended.insert(pid);
-                // A process that has ended already need not be ended.
-                let _ = signal::send(pid, signal::SIGKILL);
-            }
-        }
-        Ok(())
+            (node == -1 || node == i64::from(on)) && ptype.is_none_or(|wanted| wanted == now())
+        };
+        let children = self.children.iter();
+        children
+            .filter(|(_, on)| is_of(**on))
+            .map(|(pid, _)| *pid)
+            .collect()
     }
 
-    /// `nx_waitall`: waits until all processes have ended. When one is killed or aborts, the others
-    /// are ended too; when one exits, they continue, whatever its code.
+    /// `nx_waitall`, and `waitall` of the processes of a type on a node, -1: all: waits until they
+    /// have ended. When one is killed or aborts, all others are ended too; when one exits, they
+    /// continue, whatever its code.
     ///
     /// # Errors
-    /// When one has ended badly: the first that did.
-    pub fn wait(&mut self) -> Result<()> {
-        while !self.children.is_empty() {
+    /// When there is no such node or type, or one has ended badly: the first that did.
+    pub fn wait(&mut self, node: i64, ptype: i64) -> Result<()> {
+        let ptype = self.selected(node, ptype)?;
+        while !self.those(node, ptype).is_empty() {
             match process::wait_for_child() {
                 Ok((pid, status)) => self.note_end(pid, status),
                 Err(_) => self.children.clear(),
@@ -287,8 +341,12 @@ impl Control {
 
     /// Notes who has ended since the last call. Returns what [`wait`](Self::wait) returns when all
     /// have, and none before.
-    pub fn reap(&mut self) -> Option<Result<()>> {
-        while !self.children.is_empty() {
+    pub fn reap(&mut self, node: i64, ptype: i64) -> Option<Result<()>> {
+        let ptype = match self.selected(node, ptype) {
+            Ok(ptype) => ptype,
+            Err(error) => return Some(Err(error)),
+        };
+        while !self.those(node, ptype).is_empty() {
             match process::ended_child() {
                 Ok(Some((pid, status))) => self.note_end(pid, status),
                 Ok(None) => return None,

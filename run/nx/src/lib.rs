@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use margay_core_group::Group;
+use margay_core_registry::account;
 use margay_run_engine::monitor::InCall;
 use margay_run_engine::{Callbacks, Rank};
 use margay_run_mpi::{Comm, Mpi, library};
@@ -169,6 +170,26 @@ impl Nx {
     pub fn prioritize(&self, priority: i64) -> Result<()> {
         let launcher = self.rank.peers().facts().launcher;
         partitions::prioritize(launcher, priority)
+    }
+
+    /// The account that `nx_initve` names, for displays: the queue charges that of its job.
+    ///
+    /// # Errors
+    /// When the registry has no room for it.
+    pub fn charge(&self, account: &str) -> Result<()> {
+        if account.is_empty() {
+            return Ok(());
+        }
+        let own = self.rank.world_rank();
+        let peers = self.rank.peers();
+        let Some(note) = peers.make_note(own, account::KEY, account::WORDS) else {
+            refuse!(
+                EQFAULT,
+                "the job's registry has no room for the account '{account}'"
+            );
+        };
+        account::set(&note, account);
+        Ok(())
     }
 
     /// `flick`: lets another process have the core.

@@ -9,8 +9,10 @@ use std::ffi::OsString;
 use margay_core_partitions::{MOST_PRIORITY, Shape};
 use margay_run_mpi::launcher::{become_launcher, is_in_job};
 
+use margay_sys_os::cpu;
+
 use crate::error::*;
-use crate::refuse;
+use crate::{partitions, refuse};
 
 /// Rows and columns that were asked for, for `mypart`.
 pub const ENV_RECTANGLE: &str = "MARGAY_NX_RECTANGLE";
@@ -66,7 +68,7 @@ impl Options {
             let known = at > 0
                 && (matches!(word, "-sz" | "-pt" | "-on" | "-pn" | "-pri")
                     || WITHOUT_EFFECT.contains(&word));
-            if at > 0 && word == "-plk" {
+            if at > 0 && matches!(word, "-plk" | "-rlx") {
                 options.any = true;
             } else if known {
                 at += 1;
@@ -163,19 +165,29 @@ fn named(name: &str) -> Option<String> {
     (!name.is_empty() && name != PARTITION).then(|| name.to_owned())
 }
 
-/// Checks the partition in which a running program wants to start processes: it has that in which
-/// it was started, and can choose no other.
+/// Has a program that controls its application run in a partition, and so its processes: they use
+/// the cores of that one. What the launcher has started has its partition.
 ///
 /// # Errors
-/// When it is another one.
-pub fn partition(name: &str) -> Result<()> {
+/// When the partition cannot be had so.
+pub fn enter(name: &str) -> Result<()> {
     let Some(name) = named(name) else {
         return Ok(());
     };
-    refuse!(
-        EQPARTITION,
-        "a running program cannot choose the partition '{name}'; start it in that one: margay part exec {name} PROGRAM"
-    )
+    if is_in_job() {
+        refuse!(
+            EQPARTITION,
+            "a running program cannot choose the partition '{name}'; start it in that one: mpiexec -pn {name} PROGRAM"
+        );
+    }
+    let cores = partitions::cores_of(&name)?;
+    match cpu::bind_thread(0, &cores) {
+        Ok(()) => Ok(()),
+        Err(error) => refuse!(
+            EQPARTITION,
+            "cannot use the cores {cores:?} of the partition '{name}': {error}"
+        ),
+    }
 }
 
 /// The size that the environment asks for, if it does.
@@ -233,7 +245,7 @@ pub fn start_anew() -> Result<()> {
     }
     let mut options = Options::read(&words)?;
     if options.size.is_none() && options.nodes.is_none() {
-        let cores = || (margay_sys_os::cpu::usable_cores() as u32, None);
+        let cores = || (cpu::usable_cores() as u32, None);
         // The launcher knows how many nodes a partition has.
         let size = default_size()?.or_else(|| options.partition.is_none().then(cores));
         if let Some((size, rectangle)) = size {
@@ -321,8 +333,6 @@ mod tests {
             &["a", "-pn", "mine", "-sz", "2", "b"].map(String::from),
         );
         assert_eq!(words, ["-n", "2", "-pn", "mine", "a", "b"]);
-        let error = partition("mine").unwrap_err();
-        assert!(error.text().contains("margay part exec mine"), "{error}");
     }
 
     #[test]

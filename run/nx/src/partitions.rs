@@ -32,6 +32,8 @@ pub struct Attributes {
     pub quantum_ms: Option<i64>,
     pub priority_limit: Option<i64>,
     pub mode: Option<i64>,
+    /// What can be had is enough where the nodes cannot be had as asked.
+    pub is_relaxed: bool,
 }
 
 impl Attributes {
@@ -112,6 +114,9 @@ pub fn make(name: &str, nodes: &Nodes<'_>, attributes: Attributes) -> Result<i64
             vec!["nodes".into(), list.join(",")]
         }
     };
+    if attributes.is_relaxed && !words.is_empty() {
+        words.extend(["relaxed".into(), "yes".into()]);
+    }
     words.extend(attributes.words()?);
     ask("make", name, &words)?;
     Ok(nodes_of(name)?.len() as i64)
@@ -164,6 +169,31 @@ pub fn give(name: &str, owner: i64, group: i64) -> Result<()> {
 /// When there is none that may be seen.
 pub fn nodes_of(name: &str) -> Result<Vec<i64>> {
     Ok(numbers(&ask("nodes", name, &[])?))
+}
+
+/// The cores of a partition in which processes of a running program may be.
+///
+/// # Errors
+/// When there is none that may be used, or one in which applications take turns.
+pub fn cores_of(name: &str) -> Result<Vec<usize>> {
+    let cores = numbers(&ask("cores", name, &[])?);
+    Ok(cores.into_iter().map(|core| core as usize).collect())
+}
+
+/// `nx_node_attr`: what `nx_node_info_t` has.
+///
+/// # Errors
+/// When there is no such node.
+pub fn node(number: i64) -> Result<Vec<i64>> {
+    Ok(numbers(&ask("node", &number.to_string(), &[])?))
+}
+
+/// `nx_failed_nodes`: those of partitions of several hosts whose host is down.
+///
+/// # Errors
+/// When the partitions cannot be read.
+pub fn failed_nodes() -> Result<Vec<i64>> {
+    Ok(numbers(&ask("failed", ".", &[])?))
 }
 
 /// `nx_empty_nodes`: the machine's nodes on which no application is that takes turns.

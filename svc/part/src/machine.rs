@@ -24,6 +24,27 @@ pub fn resolve(list: &str) -> Result<String, String> {
     Ok(resolved.join(","))
 }
 
+/// Which of these hosts are not there: down, or no longer in the queue's machine.
+///
+/// # Errors
+/// In words, when there is no queue that would know.
+pub fn down<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<&'a str>, String> {
+    let mut names = names.peekable();
+    if names.peek().is_none() {
+        return Ok(Vec::new());
+    }
+    match ask(&Request::Machine)? {
+        Answer::Machine(machine) => {
+            let is_up = |name: &str| {
+                let mut hosts = machine.hosts.iter();
+                hosts.any(|host| host.name == name && host.is_up)
+            };
+            Ok(names.filter(|name| !is_up(name)).collect())
+        }
+        _ => Err("the head of the queue does not say which hosts there are".into()),
+    }
+}
+
 fn one(host: &str, hosts: &[HostRow]) -> Result<String, String> {
     let number = |text: &str| text.parse::<u32>().ok();
     let (name, asked) = match host.rsplit_once(':').map(|(name, n)| (name, number(n))) {

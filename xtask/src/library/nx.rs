@@ -23,6 +23,18 @@ const FILES: [&str; 9] = [
     "iomode", "iread", "iwrite", "iodone", "iseof", "lsize", "ecmp", "ediv", "emod",
 ];
 
+/// Functions whose form for Fortran is written by hand, in `start.c`: lists of attributes are
+/// arrays there, and arrays that C gets from the library are the caller's.
+const BY_HAND: [&str; 7] = [
+    "nx_mkpart_attr",
+    "nx_initve_attr",
+    "nx_part_nodes",
+    "nx_pspart",
+    "nx_empty_nodes",
+    "nx_failed_nodes",
+    "nx_app_nodes",
+];
+
 /// Returns the parameters of a function with as many arguments as the caller likes; `None` for all
 /// others.
 pub(super) fn variadic(name: &str) -> Option<&'static str> {
@@ -143,8 +155,13 @@ fn results(definition: &Definition) -> Result<(&'static str, &'static str), Stri
     })
 }
 
-/// Lists of strings and arrays that the library allocates are C's alone.
-pub(super) fn is_for_fortran(definition: &Definition) -> bool {
+/// Whether Fortran has it.
+pub(super) fn has_fortran(definition: &Definition) -> bool {
+    is_for_fortran(definition) || BY_HAND.contains(&definition.name.as_str())
+}
+
+/// Whether its form for Fortran is printed. Lists of strings are C's alone.
+fn is_for_fortran(definition: &Definition) -> bool {
     let mut types = definition.parameters.iter().map(|(_, ty)| ty.as_str());
     variadic(&definition.name).is_none()
         && !types.any(|ty| matches!(ty, "Strings" | "LongsPlace" | "Applications"))
@@ -174,6 +191,8 @@ fn forms(name: &str, ty: &str) -> Option<Forms> {
         "Longs" => ("long @[]", "void *", "int *@", "INTEGERS(@)"),
         "Esize" => ("esize_t *@", "void *", "int *@", "INTEGERS(@)"),
         "PartInfo" => ("nx_part_info_t *@", "void *", "int *@", "INTEGERS(@)"),
+        "NodeInfo" => ("nx_node_info_t *@", "void *", "int *@", "INTEGERS(@)"),
+        "Cubes" => ("cubetable_t *@", "void *", "int *@", "INTEGERS(@)"),
         "Applications" => ("nx_pspart_t **@", "void *", "", "0"),
         "Text" => ("const char *@", "const char *", "const char *@", "TEXT(@)"),
         "Strings" => ("char *@[]", "char **", "", "0"),
@@ -227,7 +246,7 @@ fn fortran_header(all: &[Definition], numbers: &[(String, i64, String)]) -> Resu
     let mut text = String::from(
         "! fnx.h: the NX message-passing library, Margay.\n! Printed by `cargo xtask header`; see docs/nx.md.\n",
     );
-    for definition in all.iter().filter(|d| is_for_fortran(d)) {
+    for definition in all.iter().filter(|d| has_fortran(d)) {
         let ty = match results(definition)?.0 {
             "void" => continue,
             "double" => "double precision",

@@ -27,7 +27,7 @@ const LIBRARIES: [Library; 3] = [
         constants: nx::CONSTANTS,
         error: "EQ",
         prefix: "",
-        fortran: |definition| nx::is_for_fortran(definition).then(|| definition.name.clone()),
+        fortran: |definition| nx::has_fortran(definition).then(|| definition.name.clone()),
     },
     Library {
         name: "mpl",
