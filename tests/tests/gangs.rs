@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use margay_sys_os::process::{ProcessFacts, descendants_of};
 use margay_sys_os::signal;
 use margay_tests::jobs::cpu_seconds;
-use margay_tests::{command, run, scratch, stage, succeed};
+use margay_tests::{command, program, run, scratch, stage, succeed};
 
 /// A place for partitions of this test alone.
 struct Place(tempfile::TempDir);
@@ -277,6 +277,88 @@ fn limits_of_time_do_not_count_while_others_have_their_turn() {
 }
 
 #[test]
+fn a_deadlock_is_found_by_running_time_and_who_is_out_has_none() {
+    let place = Place(scratch());
+    let waits = place.path("waits");
+    succeed(
+        command(stage().join("bin/mpicc"), 120)
+            .arg(program("waits.c"))
+            .arg("-o")
+            .arg(&waits),
+    );
+    place.part("mkpart -sz 1 -rq 500 one");
+    let line = "-pn one -n 2 -deadlock end";
+    let healthy = place.start(line, "exec ./waits healthy");
+    place.until("a job", || place.application(healthy.pid()).is_some());
+    let began = Instant::now();
+    let mut dead = place.start(line, "exec ./waits dead");
+    let mut ran_ms = 0;
+    while dead.0.as_mut().unwrap().try_wait().unwrap().is_none() {
+        let text = "two waits in a circle are not found";
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{text}: {ran_ms} ms"
+        );
+        let own = place.application(dead.pid());
+        ran_ms = own.and_then(|own| own["ran_ms"].as_u64()).unwrap_or(ran_ms);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let took = began.elapsed();
+    let output = dead.output();
+    let text = said(&output);
+    assert!(
+        !output.status.success() && text.contains("deadlock"),
+        "{text}"
+    );
+    // It had half of the time, and two seconds of its own had to pass.
+    assert!(
+        ran_ms >= 1700,
+        "{ran_ms} ms in its turns, {took:?} in all: {text}"
+    );
+    assert!(took >= Duration::from_millis(2800), "{took:?}: {text}");
+    // A receive that waits while others have the node for longer than that is none.
+    let other = place.start("-pn one -n 1 -pri 7", "sleep 4");
+    assert!(other.output().status.success());
+    fs::write(place.path("end"), "").unwrap();
+    let output = healthy.output();
+    assert_eq!(output.stdout, b"done\n", "{}", said(&output));
+}
+
+#[test]
+fn overlapping_partitions_never_have_two_applications_on_a_node() {
+    let place = Place(scratch());
+    let count = margay_sys_os::cpu::affinity().len();
+    if count < 2 {
+        return;
+    }
+    place.part("mkpart -nd 0 -rq 60 left");
+    place.part("mkpart -nd 1 -rq 80 right");
+    place.part("mkpart -nd 0..1 -rq 100 both");
+    let names = [("left", 1), ("right", 1), ("both", 2), ("left", 1)];
+    let jobs = names
+        .map(|(name, ranks)| place.start(&format!("-pn {name} -n {ranks}"), &until_there("end")));
+    let mut are_two = false;
+    place.until("turns of all", || {
+        let all = place.applications();
+        let of = |job: &Running| all.iter().find(|own| own["pid"] == job.pid());
+        let are = [0, 1, 2, 3].map(|at| of(&jobs[at]).is_some_and(|own| own["active"] == true));
+        let on_left = [are[0], are[2], are[3]];
+        let on_right = [are[1], are[2]];
+        for on_node in [&on_left[..], &on_right] {
+            let together = on_node.iter().filter(|own| **own).count();
+            assert!(together <= 1, "{all:?}");
+        }
+        are_two |= are[1] && (are[0] || are[3]);
+        let has_run = |job: &Running| of(job).is_some_and(|own| own["ran_ms"].as_u64() > Some(200));
+        jobs.iter().all(has_run) && are_two
+    });
+    fs::write(place.path("end"), "").unwrap();
+    for job in jobs {
+        assert!(job.output().status.success());
+    }
+}
+
+#[test]
 fn the_priority_limit_acts() {
     let place = Place(scratch());
     place.part("mkpart -sz 1 -epl 3 low");
@@ -380,6 +462,22 @@ fn users_share_the_partitions_that_root_has_made_for_all() {
         refused(4001, "pexec lab true", "lack the right execute (x)");
         refused(4001, "rmpart lab", "lack the right write (w)");
         refused(4001, "chpart -o 4001 lab", "is not yours");
+        // Who may not read a partition sees neither it nor what is in it.
+        place.part("mkpart -sz 1 -mod 711 secret");
+        place.part("mkpart secret.within");
+        refused(4001, "showpart secret", "lack the right read (r)");
+        refused(4001, "lspart secret", "lack the right read (r)");
+        refused(4001, "pspart secret", "lack the right read (r)");
+        let output = as_user(4001, "lspart -r .");
+        let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            listed.contains(".compute.lab\n") || listed.contains(".compute\n"),
+            "{listed}"
+        );
+        assert!(!listed.contains("secret"), "{listed}");
+        // Its programs may run there, as x says, and what is within has its parent's mode.
+        assert!(as_user(4001, "pexec secret.within true").status.success());
+        assert!(place.part("lspart secret").contains("    711 "));
         place.part("chpart -o 4001.4002 lab");
         assert!(as_user(4001, "mkpart lab.mine").status.success());
         refused(4002, "mkpart lab.theirs", "lack the right write (w)");

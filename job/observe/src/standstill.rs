@@ -61,6 +61,8 @@ pub struct Standstill {
 #[derive(Debug)]
 struct Suspected {
     seen_ns: u64,
+    /// How long the ranks were stopped since then.
+    away_ns: u64,
     analysis: Analysis,
     waits: RankWaits,
 }
@@ -91,9 +93,12 @@ impl Standstill {
         self.reported.get(&rank).is_some_and(same)
     }
 
-    /// All ranks were stopped for a while: what was suspected is to be seen anew.
-    pub fn begin_anew(&mut self) {
-        self.suspected = None;
+    /// The ranks were stopped for a while, which does not count: what was seen before still is when
+    /// they have run for as long as it takes, in several turns together.
+    pub fn postpone(&mut self, by_ns: u64) {
+        if let Some(suspected) = &mut self.suspected {
+            suspected.away_ns += by_ns;
+        }
         self.doubted = None;
     }
 
@@ -106,7 +111,11 @@ impl Standstill {
             let now = waits_of(peers, &suspected.analysis.stuck);
             if are_all_same(&suspected.waits, &now, |a, b| a.moves == b.moves) {
                 let youngest = now.values().flatten().map(|wait| wait.since_ns).max();
-                let ripe_ns = (suspected.seen_ns + DISTANCE_NS).max(youngest? + reported_ns(peers));
+                let ripe_ns = match suspected.away_ns {
+                    0 => (suspected.seen_ns + DISTANCE_NS).max(youngest? + reported_ns(peers)),
+                    // How long the waits have lasted is not how long their ranks have run.
+                    away_ns => suspected.seen_ns + away_ns + reported_ns(peers),
+                };
                 let looked = are_all_same(&suspected.waits, &now, |a, b| a.looks != b.looks);
                 if now_ns >= ripe_ns && looked {
                     self.reported = now;
@@ -164,6 +173,7 @@ impl Standstill {
         if stayed && self.is_news(&now, &doing) {
             self.suspected = Some(Suspected {
                 seen_ns: now_ns,
+                away_ns: 0,
                 analysis,
                 waits: now,
             });

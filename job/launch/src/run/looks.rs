@@ -22,6 +22,9 @@ use crate::{other_abi, report};
 /// wait for it.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// By then ranks that were stopped have gone on.
+const GOES_ON_WITHIN: Duration = Duration::from_millis(50);
+
 /// When to look into ranks that have not called the library: soon and often, because a short
 /// program ends soon, and then ever less often, because a program may load its library late.
 const TIMES_MS: [u64; 11] = [15, 30, 60, 100, 160, 250, 500, 1000, 2000, 5000, 15_000];
@@ -73,8 +76,11 @@ impl Looks {
         for at in [&mut self.waits_at, &mut self.standstill_at] {
             *at = at.map(|at| at + by);
         }
+        // A rank that has not gone on yet would not be at rest.
+        let soon = Instant::now() + GOES_ON_WITHIN;
+        self.standstill_at = self.standstill_at.map(|at| at.max(soon));
         self.strangers.started += by;
-        self.standstill.begin_anew();
+        (self.standstill).postpone(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX));
     }
 
     pub(super) fn stop(&mut self) {
