@@ -74,6 +74,18 @@ fn tasks_run_on_nodes_of_the_pool_that_is_named() {
     assert_eq!(place.cores("-rmpool 1").join(" "), core);
     assert_eq!(place.cores("-rmpool 1 -procs 2"), [&*core, &*core]);
     assert!(place.refused("-rmpool 2").contains("'.compute.2'"));
+    // The variable says the same, and the option more.
+    let script = "grep Cpus_allowed_list /proc/self/status";
+    let named = |line: &str, pool: &str| {
+        let mut poe = place.command("poe", &format!("-stdoutmode ordered {line}"));
+        run(poe.env("MP_RMPOOL", pool).args(["sh", "-c", script]))
+    };
+    let output = named("-procs 2", "1");
+    let expected = format!("Cpus_allowed_list:\t{core}\n").repeat(2);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    assert!(said(&named("", "2")).contains("'.compute.2'"));
+    let output = named("-rmpool 1", "2");
+    assert!(output.status.success(), "{}", said(&output));
     // A file names it as well, and hosts in one win over a pool of the options.
     let file = place.0.path().join("host.list");
     fs::write(&file, "! a task on each line\n@1 shared multiple\n@1\n").unwrap();
