@@ -76,7 +76,7 @@ unsafe fn initialize(
     let account = account.get().unwrap_or_default();
     if is_in_job() {
         let nx = joined("nx_initve")?;
-        nx.charge(&account)?;
+        nx.charge(&account);
         return Ok(nx.nodes());
     }
     if size == 0

@@ -172,24 +172,15 @@ impl Nx {
         partitions::prioritize(launcher, priority)
     }
 
-    /// The account that `nx_initve` names, for displays: the queue charges that of its job.
-    ///
-    /// # Errors
-    /// When the registry has no room for it.
-    pub fn charge(&self, account: &str) -> Result<()> {
-        if account.is_empty() {
-            return Ok(());
-        }
+    /// The account that `nx_initve` names, for displays: the queue charges that of its job. Where
+    /// other notes have taken all the room that a rank has, displays do not show it: no reason to
+    /// end a program.
+    pub fn charge(&self, account: &str) {
         let own = self.rank.world_rank();
-        let peers = self.rank.peers();
-        let Some(note) = peers.make_note(own, account::KEY, account::WORDS) else {
-            refuse!(
-                EQFAULT,
-                "the job's registry has no room for the account '{account}'"
-            );
-        };
-        account::set(&note, account);
-        Ok(())
+        let room = || (self.rank.peers()).make_note(own, account::KEY, account::WORDS);
+        if let Some(note) = (!account.is_empty()).then(room).flatten() {
+            account::set(&note, account);
+        }
     }
 
     /// `flick`: lets another process have the core.
