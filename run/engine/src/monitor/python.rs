@@ -6,7 +6,7 @@
 //! from the module's beginning is the line.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use margay_sys_os::python::{Interpreter, MARK, Position};
@@ -38,14 +38,20 @@ pub(super) fn is_there() -> bool {
     symbols::find(c"PyGILState_GetThisThreadState").is_some()
 }
 
-/// As [`caller`], in a process that may have no interpreter. The first call looks for one; those that
-/// follow allocate nothing where there is none, so that a handler of signals may ask, too.
+/// As [`caller`], in a process that may have no interpreter. The first call looks for one; those
+/// that follow allocate nothing where there is none, so that a handler of signals may ask, too.
 #[must_use]
 pub fn caller_if_there(from: u64) -> u64 {
-    static IS_THERE: OnceLock<bool> = OnceLock::new();
-    match IS_THERE.get_or_init(is_there) {
-        true => caller(from),
-        false => from,
+    // 0: not looked for yet.
+    static FOUND: AtomicU8 = AtomicU8::new(0);
+    let known = match FOUND.load(Ordering::Relaxed) {
+        0 => 1 + u8::from(is_there()),
+        known => known,
+    };
+    FOUND.store(known, Ordering::Relaxed);
+    match known {
+        2 => caller(from),
+        _ => from,
     }
 }
 
