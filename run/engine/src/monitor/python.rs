@@ -38,8 +38,9 @@ pub(super) fn is_there() -> bool {
     symbols::find(c"PyGILState_GetThisThreadState").is_some()
 }
 
-/// As [`caller`], in a process that may have no interpreter. The first call looks for one; those
-/// that follow allocate nothing where there is none, so that a handler of signals may ask, too.
+/// From where the program has called, where a function of the library will return to `from`, in a
+/// process that may have no interpreter. The first call looks for one; those that follow allocate
+/// nothing where there is none, so that a handler of signals may ask, too.
 #[must_use]
 pub fn caller_if_there(from: u64) -> u64 {
     // 0: not looked for yet.
@@ -55,7 +56,7 @@ pub fn caller_if_there(from: u64) -> u64 {
     }
 }
 
-/// From where the program has called, where a function of the library will return to `from`.
+/// The same in a process that has one.
 #[cold]
 pub(super) fn caller(from: u64) -> u64 {
     match near(&EXTENSIONS, from, || is_extension(from)) {
