@@ -611,3 +611,59 @@ fn names_of_systems_and_commands_are_checked() {
     let output = queue.margay(&["ll", "llq"]);
     assert!(said(&output).contains("no job status"), "{}", said(&output));
 }
+
+/// What scripts and their drivers do that somebody else has written.
+#[test]
+fn habits_of_public_scripts_are_known() {
+    let queue = Queue::up(4);
+    // Options behind the script, and both files in one folder.
+    queue.script("v.pbs", "echo $A; echo error >&2\n");
+    fs::create_dir(queue.path("d")).unwrap();
+    let words = "qsub v.pbs -v A=1 -N named -o d -e d -W block=true";
+    queue.ok(&words.split(' ').collect::<Vec<_>>());
+    assert_eq!(queue.read("d/named.o1"), "1\n");
+    assert_eq!(queue.read("d/named.e1"), "error\n");
+
+    // Names of a step's files in an array, and lines of other systems.
+    queue.script(
+        "array.sh",
+        "#!/bin/sh\n#SBATCH -a 3,5\n#SBATCH -o /dev/null\n#PBS -l nodes=2\n#BSUB -n 4\n\
+         srun -o of_%A_%a_%t hostname\n",
+    );
+    let job = queue.line(&["sbatch", "--parsable", "array.sh"]);
+    queue.wait(&job);
+    for task in [3, 5] {
+        assert!(!queue.read(&format!("of_{job}_{task}_0")).is_empty());
+    }
+
+    // Steps know their names, and their files are in their directory.
+    fs::create_dir(queue.path("sub")).unwrap();
+    queue.script(
+        "named.cmd",
+        "#!/bin/sh\n# @ initialdir = sub\n# @ output = $(step_name).out\n# @ step_name = one\n# @ queue\n\
+         # @ step_name = two\n# @ dependency = (one == 0)\n# @ queue\n\
+         echo $LOADL_STEP_NAME; test $LOADL_STEP_INITDIR -ef $PWD && echo here\n",
+    );
+    let text = queue.ok(&["llsubmit", "named.cmd"]);
+    assert!(text.contains("with 2 job steps"), "{text}");
+    queue.margay(&["wait", "--all"]);
+    for name in ["one", "two"] {
+        let printed = queue.read(&format!("sub/{name}.out"));
+        assert_eq!(printed, format!("{name}\nhere\n"));
+    }
+
+    // Steps of which a later one is refused do not begin; a file without a shell has the user's.
+    queue.script(
+        "wrong.cmd",
+        "# @ step_name = a\n# @ queue\n# @ step_name = b\n# @ dependency = (nosuch == 0)\n# @ queue\ntouch begun\n",
+    );
+    queue.refused(&["llsubmit", "wrong.cmd"], 1, "the step 'nosuch'");
+    queue.script("shell.cmd", "# @ output = shell\n# @ queue\necho $BASH\n");
+    let folder = stage().join("share/margay/compat/bin");
+    let mut submit = queue.prepared(folder.join("llsubmit"));
+    let output = run(submit.arg("shell.cmd").env("SHELL", "/bin/bash"));
+    assert!(output.status.success(), "{}", said(&output));
+    queue.margay(&["wait", "--all"]);
+    assert_eq!(queue.read("shell"), "/bin/bash\n");
+    assert!(!queue.path("begun").exists());
+}

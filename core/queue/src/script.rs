@@ -21,28 +21,57 @@ enum Kind {
     Nqs,
 }
 
+impl Kind {
+    fn dialect(self) -> Dialect {
+        match self {
+            Kind::Slurm => Dialect::Slurm,
+            Kind::Pbs | Kind::Nqs => Dialect::Pbs,
+        }
+    }
+}
+
 /// Reads what a script asks for: from its lines before the first command.
 ///
 /// # Errors
 /// In words, with the number of the line.
 pub fn wishes(script: &str) -> Result<Wishes, String> {
-    wishes_by(script, "#PBS")
+    read(script, "#PBS", None)
 }
 
-/// Does the same for a script whose lines of PBS begin with `prefix`.
+/// Does the same for the command of a batch system: where the script has lines of this one, those
+/// of others are remarks. Lines of PBS begin with `prefix`.
 ///
 /// # Errors
 /// In words, with the number of the line.
-pub fn wishes_by(script: &str, prefix: &str) -> Result<Wishes, String> {
+pub fn wishes_for(script: &str, dialect: Dialect, prefix: &str) -> Result<Wishes, String> {
+    let header = script
+        .lines()
+        .map(str::trim)
+        .take_while(|line| is_remark(line, prefix));
+    let mut kinds = header.filter_map(|line| directive_of(line, prefix));
+    let has_own = kinds.any(|(kind, _)| kind.dialect() == dialect);
+    read(script, prefix, has_own.then_some(dialect))
+}
+
+/// Whether a line is one before the first command.
+fn is_remark(line: &str, prefix: &str) -> bool {
+    line.is_empty() || line.starts_with('#') || line.starts_with(prefix)
+}
+
+/// Reads the lines of one system alone, or of whichever the script has.
+fn read(script: &str, prefix: &str, only: Option<Dialect>) -> Result<Wishes, String> {
     let mut wishes = Wishes::default();
     let mut first: Option<Kind> = None;
     for (at, line) in script.lines().enumerate() {
         let line = line.trim();
-        if !line.is_empty() && !line.starts_with('#') && !line.starts_with(prefix) {
+        if !is_remark(line, prefix) {
             break;
         }
         let in_line = |text: String| format!("line {}: {text}", at + 1);
         let Some((kind, words)) = directive_of(line, prefix) else {
+            if only.is_some() {
+                continue;
+            }
             if let Some(name) = other_system(line) {
                 return Err(in_line(format!(
                     "this is a line of {name}, which is not known here; write it as #SBATCH or #PBS"
@@ -53,16 +82,16 @@ pub fn wishes_by(script: &str, prefix: &str) -> Result<Wishes, String> {
             }
             continue;
         };
+        if only.is_some_and(|only| only != kind.dialect()) {
+            continue;
+        }
         if first.is_some_and(|other| other != kind) {
             return Err(in_line(
                 "lines of two batch systems in one script; leave one kind out".into(),
             ));
         }
         first = Some(kind);
-        wishes.dialect = Some(match kind {
-            Kind::Slurm => Dialect::Slurm,
-            Kind::Pbs | Kind::Nqs => Dialect::Pbs,
-        });
+        wishes.dialect = Some(kind.dialect());
         let words = split(words).map_err(in_line)?;
         match kind {
             Kind::Slurm
@@ -199,12 +228,28 @@ impl Found {
     }
 }
 
-/// Memory such as `4G` or `500MB`, in MiB; a number alone counts `unit` bytes.
+/// Memory such as `4G`, `1.5gb`, `500MB` or `2Mw` (words of 8 bytes), in MiB; a number alone counts
+/// `unit` bytes.
 pub(crate) fn memory(text: &str, unit: u64) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let number: u64 = text[..digits].parse().ok()?;
-    let scale = match text[digits..].to_ascii_lowercase().trim_end_matches('b') {
-        "" if text.ends_with(['b', 'B']) => 1,
+    let whole: u64 = text[..digits].parse().ok()?;
+    let (millionths, rest) = match text[digits..].strip_prefix('.') {
+        None => (0, &text[digits..]),
+        Some(rest) => {
+            let count = rest.bytes().take_while(u8::is_ascii_digit).count();
+            // Digits behind the first six are less than a byte of a MiB.
+            let digits = &rest[..count.min(6)];
+            let millionths: u64 = format!("{digits:0<6}").parse().ok()?;
+            (millionths, &rest[count..])
+        }
+    };
+    let rest = rest.to_ascii_lowercase();
+    let (letter, size) = match rest.strip_suffix('w') {
+        Some(letter) => (letter, 8),
+        None => (rest.trim_end_matches('b'), 1),
+    };
+    let scale = match letter {
+        "" if rest.ends_with(['b', 'w']) => 1,
         "" => unit,
         "k" => 1 << 10,
         "m" => 1 << 20,
@@ -212,7 +257,12 @@ pub(crate) fn memory(text: &str, unit: u64) -> Option<u64> {
         "t" => 1 << 40,
         _ => return None,
     };
-    Some(number.checked_mul(scale)?.div_ceil(1 << 20))
+    let scale: u64 = scale * size;
+    let part = u128::from(millionths) * u128::from(scale) / 1_000_000;
+    let bytes = whole
+        .checked_mul(scale)?
+        .checked_add(u64::try_from(part).ok()?)?;
+    Some(bytes.div_ceil(1 << 20))
 }
 
 #[cfg(test)]

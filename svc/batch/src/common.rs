@@ -59,6 +59,15 @@ pub fn details(all: bool, jobs: Vec<Target>) -> Result<Vec<Detail>, String> {
     }
 }
 
+/// The shell of scripts that name none, with PBS and LoadLeveler.
+#[must_use]
+pub fn login_shell() -> String {
+    let shell = std::env::var("SHELL").ok();
+    shell
+        .filter(|shell| shell.starts_with('/'))
+        .unwrap_or_else(|| "/bin/sh".into())
+}
+
 /// The machine.
 ///
 /// # Errors

@@ -97,14 +97,24 @@ fn submit(words: &[String]) -> Done {
     let mut numbers: HashMap<String, JobId> = HashMap::new();
     let mut accepted: Vec<JobId> = Vec::new();
     let count = steps.len();
-    for (at, step) in steps.into_iter().enumerate() {
-        let name = step.name.clone();
+    // None may begin before all are accepted.
+    let mut waits = Vec::new();
+    for (at, mut step) in steps.into_iter().enumerate() {
+        let name = step.name.clone().unwrap_or_else(|| at.to_string());
+        let is_held = step.wishes.is_held == Some(true);
+        step.wishes.is_held = Some(is_held || count > 1);
+        step.wishes
+            .variables
+            .push(("LOADL_STEP_NAME".into(), name.clone()));
         let order = order(step, &text, file, &numbers);
         let job = order.and_then(|order| common::submit(Shared::here()?, order));
         match job {
             Ok(job) => {
-                numbers.insert(name.unwrap_or_else(|| at.to_string()), job);
+                numbers.insert(name, job);
                 accepted.push(job);
+                if count > 1 && !is_held {
+                    waits.push(Target { job, task: None });
+                }
             }
             Err(text) => {
                 // All or none.
@@ -116,6 +126,13 @@ fn submit(words: &[String]) -> Done {
                 return Err(format!("step {at}: {text}"));
             }
         }
+    }
+    if !waits.is_empty() {
+        let release = Request::Hold {
+            jobs: waits,
+            is_held: false,
+        };
+        common::order(&release)?;
     }
     let host = common::machine()?.host;
     let first = accepted.first().copied().unwrap_or(0);
@@ -168,7 +185,7 @@ fn order(
             wishes: match text.starts_with(b"#!") {
                 true => wishes,
                 false => wishes.or(Wishes {
-                    shell: Some("/bin/sh".into()),
+                    shell: Some(common::login_shell()),
                     ..Wishes::default()
                 }),
             },

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use margay_svc_queue_wire::Bytes;
 
@@ -16,9 +16,12 @@ pub const NONBLOCK: i32 = 0o4000;
 /// # Errors
 /// In words.
 pub fn files(order: &JobOrder) -> Result<[File; 2], String> {
-    let stdout = open(order, &order.stdout, &order.names[0])?;
-    let stderr = match &order.stderr {
-        Some(path) => open(order, path, &order.names[1])?,
+    let path = file_of(order, &order.stdout, &order.names[0]);
+    let stdout = open(order, &path)?;
+    let other = order.stderr.as_ref();
+    let other = other.map(|other| file_of(order, other, &order.names[1]));
+    let stderr = match other.filter(|other| *other != path) {
+        Some(path) => open(order, &path)?,
         None => stdout
             .try_clone()
             .map_err(|error| format!("cannot duplicate its output: {error}"))?,
@@ -26,19 +29,23 @@ pub fn files(order: &JobOrder) -> Result<[File; 2], String> {
     Ok([stdout, stderr])
 }
 
-/// Opens a file of output; where it is a folder, one of this name in it.
-fn open(order: &JobOrder, path: &Bytes, name: &str) -> Result<File, String> {
+/// A file of output; where it is a folder, one of this name in it.
+fn file_of(order: &JobOrder, path: &Bytes, name: &str) -> PathBuf {
     let mut path = Path::new(&order.directory.0).join(&path.0);
     if path.is_dir() {
         path.push(name);
     }
+    path
+}
+
+fn open(order: &JobOrder, path: &Path) -> Result<File, String> {
     File::options()
         .append(order.is_append)
         .write(true)
         .truncate(!order.is_append)
         .create(true)
         .custom_flags(NONBLOCK)
-        .open(&path)
+        .open(path)
         .map_err(|error| {
             let folder = path.parent().filter(|folder| !folder.exists());
             let remedy = folder.map(|folder| {

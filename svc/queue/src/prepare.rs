@@ -223,8 +223,10 @@ pub fn outputs(entry: &Entry, shared: &Shared, wishes: &Wishes, site: Site<'_>) 
             Some(stderr.unwrap_or_else(|| usual_err.clone())),
         ),
     };
+    // Both may be a folder, in which each has a name of its own.
+    let may_be_folder = dialect == Dialect::Pbs && joined == Joined::Apart;
     Outputs {
-        stderr: stderr.filter(|path| *path != stdout),
+        stderr: stderr.filter(|path| may_be_folder || *path != stdout),
         stdout,
         names: [usual_out, usual_err],
     }

@@ -143,14 +143,12 @@ pub fn environment(
     for name in ["PBS_NODEFILE", "LOADL_HOSTFILE"] {
         put.put(name, nodes.as_os_str().as_bytes());
     }
-    for name in [
-        "SLURM_SUBMIT_DIR",
-        "PBS_O_WORKDIR",
-        "LOADL_STEP_INITDIR",
-        "QSUB_WORKDIR",
-    ] {
+    for name in ["SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "QSUB_WORKDIR"] {
         put.put(name, shared.directory.0.as_bytes());
     }
+    let asked = wishes.directory.as_deref().unwrap_or_default();
+    let own = Path::new(&shared.directory.0).join(asked);
+    put.put("LOADL_STEP_INITDIR", own.as_os_str().as_bytes());
     variables.distinct()
 }
 

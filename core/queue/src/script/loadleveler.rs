@@ -56,6 +56,7 @@ pub fn steps(script: &str) -> Result<Vec<Step>, String> {
             Some((_, None)) => {
                 let mut done = step.clone();
                 expand(&mut done, steps.len()).map_err(in_line)?;
+                in_directory(&mut done.wishes);
                 steps.push(done);
                 // What was said counts for the steps that follow, but for these.
                 step.name = None;
@@ -71,6 +72,23 @@ pub fn steps(script: &str) -> Result<Vec<Step>, String> {
         return Err("there is no line '# @ queue', which ends the description of a step".into());
     }
     Ok(steps)
+}
+
+/// Files of a step are those of its directory.
+fn in_directory(wishes: &mut Wishes) {
+    let Some(directory) = wishes.directory.clone() else {
+        return;
+    };
+    let files = [
+        &mut wishes.output.stdout,
+        &mut wishes.output.stderr,
+        &mut wishes.input,
+    ];
+    for file in files.into_iter().flatten() {
+        if !file.starts_with(['/', '~']) {
+            *file = format!("{directory}/{file}");
+        }
+    }
 }
 
 /// What LoadLeveler does where nothing is said: output goes nowhere, the environment stays behind.
@@ -263,20 +281,24 @@ fn requirements(value: &str, size: &mut Size) -> Result<(), String> {
 
 /// `ConsumableCpus(4) ConsumableMemory(2gb)`, of each task.
 fn resources(value: &str, size: &mut Size) -> Result<(), String> {
-    for item in value.split_whitespace() {
-        let (name, amount) = item
-            .strip_suffix(')')
-            .and_then(|item| item.split_once('('))
-            .ok_or_else(|| wrong("resources", value, "resources such as ConsumableCpus(4)"))?;
+    let expected = "resources such as ConsumableCpus(4) ConsumableMemory(900 MB)";
+    let wrong = || wrong("resources", value, expected);
+    let items = value.trim().strip_suffix(')').ok_or_else(wrong)?;
+    for item in items.split(')') {
+        let (name, amount) = item.trim().split_once('(').ok_or_else(wrong)?;
+        let amount: String = amount.split_whitespace().collect();
         let unknown = || {
-            format!("resources = {item} is not supported; leave it out if the job can do without")
+            format!(
+                "resources = {}) is not supported; leave it out if the job can do without",
+                item.trim()
+            )
         };
-        match name.to_ascii_lowercase().as_str() {
+        match name.trim().to_ascii_lowercase().as_str() {
             "consumablecpus" => {
                 size.cpus_per_task = Some(amount.parse().map_err(|_| unknown())?);
             }
             "consumablememory" | "consumablevirtualmemory" => {
-                let mib = memory(amount, 1 << 20).ok_or_else(unknown)?;
+                let mib = memory(&amount, 1 << 20).ok_or_else(unknown)?;
                 size.slot_memory_mib = Some(mib);
             }
             _ => return Err(unknown()),
@@ -395,6 +417,24 @@ mod tests {
     }
 
     #[test]
+    fn resources_have_blanks_or_none_and_files_are_in_the_directory() {
+        for resources in [
+            "ConsumableCpus(2) ConsumableMemory(900 MB)",
+            "ConsumableCpus(2)ConsumableMemory(900mb)",
+            "ConsumableCpus( 2 ) ConsumableMemory(0.87890625gb)",
+        ] {
+            let text = format!(
+                "# @ initialdir = sub\n# @ output = out\n# @ error = /err\n# @ resources = {resources}\n# @ queue\n"
+            );
+            let wishes = &steps(&text).unwrap()[0].wishes;
+            assert_eq!(wishes.size.cpus_per_task, Some(2));
+            assert_eq!(wishes.size.slot_memory_mib, Some(900), "{resources}");
+            assert_eq!(wishes.output.stdout.as_deref(), Some("sub/out"));
+            assert_eq!(wishes.output.stderr.as_deref(), Some("/err"));
+        }
+    }
+
+    #[test]
     fn what_is_not_known_is_refused_with_its_line() {
         for (text, why) in [
             ("# @ class = x\n", "queue"),
@@ -412,6 +452,10 @@ mod tests {
                 "line 2: the variable $(what)",
             ),
             ("# @ resources = Licences(2)\n# @ queue\n", "Licences(2)"),
+            (
+                "# @ resources = ConsumableCpus 2\n# @ queue\n",
+                "ConsumableMemory(900 MB)",
+            ),
         ] {
             let error = steps(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

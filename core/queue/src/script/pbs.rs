@@ -47,6 +47,34 @@ pub(super) fn options(words: &[String], wishes: &mut Wishes) -> Result<(), Strin
     }
 }
 
+/// The words of a command with its options before the others, as getopt reads them wherever they
+/// stand; what follows `--` stays as it is.
+#[must_use]
+pub fn options_first(words: &[String]) -> Vec<String> {
+    let (mut options, mut others) = (Vec::new(), Vec::new());
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let letters = word.strip_prefix('-').filter(|rest| !rest.is_empty());
+        match letters {
+            Some("-") => {
+                others.push(word.clone());
+                others.extend(words.by_ref().cloned());
+            }
+            Some(letters) => {
+                options.push(word.clone());
+                let valued = letters.find(|letter| VALUED.contains(letter));
+                // The value is the next word when none stands behind the letter.
+                if valued.is_some_and(|at| at + 1 == letters.len()) {
+                    options.extend(words.next().cloned());
+                }
+            }
+            None => others.push(word.clone()),
+        }
+    }
+    options.append(&mut others);
+    options
+}
+
 /// Applies the options of `qsub` or `qalter` to `wishes`, up to the first word that is none.
 ///
 /// # Errors

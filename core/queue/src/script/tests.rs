@@ -193,3 +193,63 @@ fn options_of_commands_end_at_the_first_word_that_is_none() {
     assert_eq!(wishes.variables, [("A".into(), "b,c".into())]);
     assert_eq!(wishes.size.tasks(), 2);
 }
+
+#[test]
+fn memory_has_fractions_and_words() {
+    for (text, mib) in [
+        ("4G", 4096),
+        ("1.5gb", 1536),
+        ("0.5m", 1),
+        ("2Mw", 16),
+        ("8.0Mw", 64),
+        ("1gw", 8192),
+        ("1048576b", 1),
+        ("131072w", 1),
+        ("3", 3),
+    ] {
+        assert_eq!(memory(text, 1 << 20), Some(mib), "{text}");
+    }
+    for text in ["", ".5g", "1.5.5g", "4x", "w", "99999999999999999999g"] {
+        assert_eq!(memory(text, 1 << 20), None, "{text}");
+    }
+}
+
+#[test]
+fn a_command_reads_the_lines_of_its_own_system() {
+    let script = "#!/bin/sh\n#SBATCH -n 3\n#PBS -l nodes=1:ppn=2\n#BSUB -n 9\n# @ class = x\n#$ -pe mpi 4\necho\n";
+    let tasks = |dialect| {
+        let wishes = wishes_for(script, dialect, "#PBS").unwrap();
+        assert_eq!(wishes.dialect, Some(dialect));
+        wishes.size.tasks()
+    };
+    assert_eq!((tasks(Dialect::Slurm), tasks(Dialect::Pbs)), (3, 2));
+    let why = wishes(script).unwrap_err();
+    assert!(why.contains("two batch systems"), "{why}");
+    // One without lines of its own is read as what it is.
+    let other = "#!/bin/sh\n#PBS -l nodes=1:ppn=2\n";
+    let wishes = wishes_for(other, Dialect::Slurm, "#PBS").unwrap();
+    assert_eq!(wishes.dialect, Some(Dialect::Pbs));
+    let other = "#!/bin/sh\n#BSUB -n 9\n";
+    assert!(wishes_for(other, Dialect::Slurm, "#PBS").is_err());
+}
+
+#[test]
+fn options_of_qsub_stand_anywhere() {
+    let first = |line: &str| {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        pbs::options_first(&words).join(" ")
+    };
+    for (line, expected) in [
+        ("a.pbs -v A=1", "-v A=1 a.pbs"),
+        (
+            "-l nodes=1 a.pbs -Nx -hz -j oe",
+            "-l nodes=1 -Nx -hz -j oe a.pbs",
+        ),
+        ("-N n -- sleep -v 1", "-N n -- sleep -v 1"),
+        ("a.pbs x -V y", "-V a.pbs x y"),
+        ("-", "-"),
+        ("a.pbs -N", "-N a.pbs"),
+    ] {
+        assert_eq!(first(line), expected);
+    }
+}

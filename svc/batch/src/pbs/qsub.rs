@@ -8,16 +8,8 @@ use margay_core_queue::{Dialect, Wishes, script};
 use margay_svc_queue_wire::{Bytes, Order, Shared, Target, pbs_name};
 use margay_sys_os::terminal::size;
 
-use crate::common::{self, Done, base_name, complain, exit_code, print};
+use crate::common::{self, Done, base_name, complain, exit_code, login_shell, print};
 use crate::interactive::{self, Allocation, Outcome, Program};
-
-/// The shell of scripts that name none.
-fn login_shell() -> String {
-    let shell = std::env::var("SHELL").ok();
-    shell
-        .filter(|shell| shell.starts_with('/'))
-        .unwrap_or_else(|| "/bin/sh".into())
-}
 
 /// Runs the command.
 ///
@@ -28,7 +20,8 @@ pub fn run(words: &[String]) -> Done {
         dialect: Some(Dialect::Pbs),
         ..Wishes::default()
     };
-    let line = pbs::command(words, &mut asked)?;
+    let words = pbs::options_first(words);
+    let line = pbs::command(&words, &mut asked)?;
     let rest = words.get(line.end..).unwrap_or_default();
     if line.is_interactive {
         return begin(asked, rest);
@@ -46,7 +39,7 @@ pub fn run(words: &[String]) -> Done {
             let file = first.map(|(file, _)| file.as_str());
             let text = common::script(file)?;
             let prefix = line.prefix.as_deref().unwrap_or("#PBS");
-            let said = script::wishes_by(&String::from_utf8_lossy(&text), prefix)
+            let said = script::wishes_for(&String::from_utf8_lossy(&text), Dialect::Pbs, prefix)
                 .map_err(|error| format!("{}, {error}", file.unwrap_or("STDIN")))?;
             let name = file.and_then(base_name).unwrap_or_else(|| "STDIN".into());
             let mut wishes = asked.or(said).or(named(&name));

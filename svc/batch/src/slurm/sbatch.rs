@@ -1,7 +1,7 @@
 //! `sbatch`: submits a script.
 
 use margay_core_queue::script::slurm::{self, Known, Takes};
-use margay_core_queue::{Wishes, script};
+use margay_core_queue::{Dialect, Wishes, script};
 use margay_svc_queue_wire::{Answer, Bytes, Order, Request, Shared, Target, ask};
 
 use super::print_help;
@@ -85,7 +85,7 @@ pub fn run(words: &[String]) -> Done {
                         .into(),
                 );
             }
-            let said = script::wishes(&String::from_utf8_lossy(&text))
+            let said = script::wishes_for(&String::from_utf8_lossy(&text), Dialect::Slurm, "#PBS")
                 .map_err(|error| format!("{}, {error}", file.unwrap_or("-")))?;
             let name = file.and_then(base_name).unwrap_or_else(|| "sbatch".into());
             let arguments = first.map_or(&[][..], |(_, arguments)| arguments);

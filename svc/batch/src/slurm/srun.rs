@@ -381,9 +381,11 @@ pub fn task(words: &[String]) -> Done {
     }
     let (host, user) = (margay_sys_os::process::host_name(), user());
     let job = job_variable().and_then(|job| job.parse().ok()).unwrap_or(0);
+    let number = |name: &str| std::env::var(name).ok()?.parse().ok();
+    let task = number("SLURM_ARRAY_TASK_ID").and_then(|task| u32::try_from(task).ok());
     let names = Names {
         job,
-        array: None,
+        array: number("SLURM_ARRAY_JOB_ID").zip(task),
         name: &std::env::var("SLURM_JOB_NAME").unwrap_or_default(),
         user: &user,
         host: &host,
