@@ -274,7 +274,9 @@ fn described(queue: &Queue) {
     assert!(count >= 13, "{count}");
     let names = |value: &Value| -> Vec<String> {
         let names = value.as_object().unwrap_or_else(|| panic!("{value}"));
-        names.keys().cloned().collect()
+        let mut names: Vec<String> = names.keys().cloned().collect();
+        names.sort_unstable();
+        names
     };
     let job = asked(queue, "GET", "/v1/jobs/1", "").1;
     let said = names(&all["components"]["schemas"]["Job"]["properties"]);
