@@ -1,6 +1,7 @@
 //! All processes below one, stopped for a time and continued.
 
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::time::{Duration, Instant};
 
 use super::{ProcessFacts, descendants_of};
@@ -70,6 +71,7 @@ impl Halt {
     }
 
     fn stop_all(&mut self, of: u32) {
+        let parent = Starting::of(of);
         let mut seen = HashSet::new();
         loop {
             let mut all = descendants_of(of);
@@ -78,10 +80,16 @@ impl Halt {
                 return;
             }
             // First, so that the signals follow each other closely.
-            let is_at_rest =
-                |pid: &u32| ProcessFacts::of(*pid).is_some_and(|facts| facts.state == 'T');
-            let at_rest: Vec<bool> = all.iter().map(is_at_rest).collect();
-            for (pid, at_rest) in all.into_iter().zip(at_rest) {
+            let facts: Vec<Option<ProcessFacts>> =
+                all.iter().map(|pid| ProcessFacts::of(*pid)).collect();
+            for (pid, facts) in all.into_iter().zip(facts) {
+                let at_rest = facts.as_ref().is_some_and(|facts| facts.state == 'T');
+                if (facts.as_ref().zip(parent.as_ref()))
+                    .is_some_and(|(facts, parent)| parent.is_starting(facts))
+                {
+                    self.begin();
+                    continue;
+                }
                 if at_rest && !self.is_held {
                     if !self.stopped.contains(&pid) {
                         self.kept.insert(pid);
@@ -101,6 +109,34 @@ impl Halt {
         continue_all(of, &self.kept);
         *self = Halt::default();
     }
+}
+
+/// A process whose children share its memory until they execute their programs (vfork). It waits
+/// for that where no signal but SIGKILL reaches it: a child that is stopped before would keep it
+/// there, also when the others are to end.
+struct Starting {
+    facts: ProcessFacts,
+    name: String,
+}
+
+impl Starting {
+    fn of(pid: u32) -> Option<Starting> {
+        Some(Starting {
+            facts: ProcessFacts::of(pid)?,
+            name: name_of(pid)?,
+        })
+    }
+
+    /// Whether a process is a child that has not executed its program yet.
+    fn is_starting(&self, child: &ProcessFacts) -> bool {
+        child.parent == self.facts.pid
+            && child.address_space == self.facts.address_space
+            && name_of(child.pid).is_some_and(|name| name == self.name)
+    }
+}
+
+fn name_of(pid: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/comm")).ok()
 }
 
 /// Continues all processes below one, children first.
