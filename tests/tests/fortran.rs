@@ -147,7 +147,7 @@ fn modules_for_another_compiler_are_built_by_one_command() {
     succeed(command("chmod", 5).arg("+x").arg(&compiler));
     let prefix = folder.path().join("other prefix");
     succeed(
-        command(stage().join("bin/margay"), 120)
+        command(stage().join("bin/margay"), 400)
             .arg("fortran")
             .arg("--fc")
             .arg(&compiler)
