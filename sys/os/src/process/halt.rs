@@ -65,8 +65,9 @@ impl Halt {
     pub fn sweep(&mut self, of: u32) {
         let now = Instant::now();
         if let Some((_, pause)) = self.sweep.filter(|(at, _)| now >= *at) {
-            self.stop_all(of);
             self.sweep = Some((now + pause, (pause * 2).min(LAST_SWEEP)));
+            // It may want the next one sooner.
+            self.stop_all(of);
         }
     }
 
@@ -79,24 +80,21 @@ impl Halt {
             if all.is_empty() {
                 return;
             }
-            // First, so that the signals follow each other closely.
-            let facts: Vec<Option<ProcessFacts>> =
-                all.iter().map(|pid| ProcessFacts::of(*pid)).collect();
-            for (pid, facts) in all.into_iter().zip(facts) {
-                let at_rest = facts.as_ref().is_some_and(|facts| facts.state == 'T');
-                if (facts.as_ref().zip(parent.as_ref()))
-                    .is_some_and(|(facts, parent)| parent.is_starting(facts))
-                {
+            // First, so that the signals follow each other closely. One that has ended needs none.
+            let all: Vec<ProcessFacts> = all.into_iter().filter_map(ProcessFacts::of).collect();
+            for facts in all {
+                let pid = facts.pid;
+                if parent.as_ref().is_some_and(|own| own.is_starting(&facts)) {
                     self.begin();
                     continue;
                 }
-                if at_rest && !self.is_held {
+                if facts.state == 'T' && !self.is_held {
                     if !self.stopped.contains(&pid) {
                         self.kept.insert(pid);
                     }
                     continue;
                 }
-                // One that has ended needs no stop.
+                // It may have ended since.
                 let _ = signal::send(pid, SIGSTOP);
                 self.stopped.insert(pid);
                 self.kept.remove(&pid);
