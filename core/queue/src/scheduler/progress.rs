@@ -51,6 +51,13 @@ impl Named {
     }
 }
 
+/// By which others may wait for a job: as a task, by its own number, and by that of its array.
+fn names_of(id: JobId, array: Option<JobId>) -> impl Iterator<Item = Awaited> {
+    let own = Some(id).filter(|id| Some(*id) != array);
+    let whole = own.into_iter().chain(array).map(|id| (id, false));
+    std::iter::once((id, true)).chain(whole)
+}
+
 impl Scheduler {
     pub(super) fn depend(&mut self, id: JobId, dependency: Dependency, ended: Ends<'_>) {
         let on = dependency.awaited();
@@ -105,9 +112,7 @@ impl Scheduler {
         old: Option<Phase>,
         new: Option<Phase>,
     ) {
-        let own = Some(id).filter(|id| Some(*id) != array);
-        let whole = own.into_iter().chain(array).map(|id| (id, false));
-        for on in std::iter::once((id, true)).chain(whole) {
+        for on in names_of(id, array) {
             let Some(named) = self.named.get_mut(&on) else {
                 continue;
             };
@@ -131,9 +136,7 @@ impl Scheduler {
     #[must_use]
     pub fn is_awaited(&self, id: JobId) -> bool {
         let array = self.jobs.get(&id).and_then(|queued| queued.job.array);
-        let whole = std::iter::once(id).chain(array).map(|id| (id, false));
-        let mut all = std::iter::once((id, true)).chain(whole);
-        all.any(|on| self.named.contains_key(&on))
+        names_of(id, array).any(|on| self.named.contains_key(&on))
     }
 
     fn look_again(&mut self, id: JobId, on: Awaited, named: &Named) {
