@@ -9,7 +9,7 @@ use margay_svc_queue_wire::{
 };
 
 use crate::common::{self, Done, base_name, complain, date, now_s, print};
-use crate::machine::{self, job_hosts, node_count};
+use crate::machine::{self, first_host, job_hosts, node_count};
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Usage, Words};
 
@@ -366,10 +366,7 @@ fn cell(name: &str, detail: &Detail, host: &str) -> String {
         "st" => state(detail).0.into(),
         "p" => (50 + detail.priority).to_string(),
         "c" => row.partition.clone(),
-        "h" => {
-            let mut hosts = job_hosts(detail, host).into_iter();
-            hosts.next().map(|own| own.host).unwrap_or_default()
-        }
+        "h" => first_host(detail, host),
         "jn" | "sn" => row.name.clone(),
         "nh" => node_count(detail).to_string(),
         "a" => row.account.clone().unwrap_or_default(),

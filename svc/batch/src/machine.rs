@@ -34,6 +34,13 @@ pub fn job_hosts(detail: &Detail, host: &str) -> Vec<OnHost> {
     }
 }
 
+/// The host on which a job begins or began; nothing while it waits.
+#[must_use]
+pub fn first_host(detail: &Detail, host: &str) -> String {
+    let mut hosts = job_hosts(detail, host).into_iter();
+    hosts.next().map(|own| own.host).unwrap_or_default()
+}
+
 /// How many hosts a job has, or asks for while it waits.
 #[must_use]
 pub fn node_count(detail: &Detail) -> u32 {

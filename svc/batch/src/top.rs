@@ -1,6 +1,7 @@
 //! `margay top`: the machine as a mesh of slots with the jobs that have them, its queues, its
 //! partitions and its jobs, live.
 
+use std::collections::HashMap;
 use std::io::{self, IsTerminal, Read, Write, stdin, stdout};
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -51,10 +52,19 @@ fn mesh(machine: &Machine, running: &[&Detail], columns: usize, is_plain: bool) 
     if !machine.hosts.is_empty() {
         let width = machine.hosts.iter().map(|host| host.name.chars().count());
         let width = width.max().unwrap_or(0);
-        let rows = machine.hosts.iter();
-        return rows
-            .map(|host| of_host(host, machine, running, (width, columns), is_plain))
-            .collect();
+        let mut cells: HashMap<String, Vec<String>> = HashMap::new();
+        for (number, detail) in running.iter().enumerate() {
+            let cell = painted(&letter(number).to_string(), number, is_plain);
+            for own in job_hosts(detail, &machine.host) {
+                let all = cells.entry(own.host).or_default();
+                all.extend(std::iter::repeat_n(cell.clone(), own.slots as usize));
+            }
+        }
+        let row = |host: &HostRow| {
+            let used = cells.remove(&host.name).unwrap_or_default();
+            of_host(host, used, (width, columns))
+        };
+        return machine.hosts.iter().map(row).collect();
     }
     let slots = machine.slots as usize;
     let most = (columns / 2).max(1);
@@ -71,22 +81,9 @@ fn mesh(machine: &Machine, running: &[&Detail], columns: usize, is_plain: bool) 
     rows.collect()
 }
 
-/// The slots of a host behind its name, and its state where no job starts there.
-fn of_host(
-    host: &HostRow,
-    machine: &Machine,
-    running: &[&Detail],
-    (width, columns): (usize, usize),
-    is_plain: bool,
-) -> String {
-    let mut cells: Vec<String> = Vec::new();
-    for (number, detail) in running.iter().enumerate() {
-        let hosts = job_hosts(detail, &machine.host).into_iter();
-        let own = hosts.filter(|own| own.host == host.name);
-        let slots: u32 = own.map(|own| own.slots).sum();
-        let cell = painted(&letter(number).to_string(), number, is_plain);
-        cells.extend(std::iter::repeat_n(cell, slots as usize));
-    }
+/// The slots of a host behind its name, those that are used first, and its state where no job
+/// starts there.
+fn of_host(host: &HostRow, mut cells: Vec<String>, (width, columns): (usize, usize)) -> String {
     let free = if host.is_up { "." } else { "-" };
     // Jobs that take turns have more slots together.
     cells.resize(cells.len().max(host.slots as usize), free.into());

@@ -5,7 +5,7 @@ use margay_svc_queue_wire::{Cause, Detail, Machine};
 
 use super::hostlist::{compressed, sort};
 use crate::common::{date, now_s};
-use crate::machine::{job_hosts, node_count};
+use crate::machine::{first_host, job_hosts, node_count};
 
 /// What is not there.
 pub const NOTHING: &str = "(null)";
@@ -224,8 +224,7 @@ impl<'a> View<'a> {
     /// The host on which its script runs.
     #[must_use]
     pub fn batch_host(&self) -> String {
-        let mut hosts = job_hosts(self.detail, self.host).into_iter();
-        hosts.next().map(|own| own.host).unwrap_or_default()
+        first_host(self.detail, self.host)
     }
 
     /// The script or the command.

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::VERSION;
 use super::fields::{View, reason, state};
-use super::hostlist::compressed;
 use crate::machine::node_count;
 
 /// A number as Slurm has those that may be missing; without a limit where there is none.
@@ -43,7 +42,7 @@ fn common(view: &View<'_>) -> Value {
         "account": row.account.as_deref().unwrap_or_default(),
         "partition": row.partition,
         "cluster": view.host,
-        "nodes": compressed(&view.node_names()),
+        "nodes": view.nodes(),
         "exit_code": exit_code(row.phase),
         "priority": number(Some(view.detail.priority.max(0).unsigned_abs()), false),
         "restart_cnt": row.runs,
