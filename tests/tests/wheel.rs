@@ -98,29 +98,32 @@ fn the_wheel_installs_works_and_goes() {
         assert_eq!(printed, expected);
     }
 
-    // The queue, and its client.
+    // The client of a queue: the queue itself is of a whole installation.
     let kept = folder.path().join("kept");
     std::fs::create_dir(&kept).unwrap();
-    let of_queue = |name: &str, limit_s| {
-        let mut command = inside(&environment, name, limit_s);
+    let of_queue = |mut command: Command| {
         command.current_dir(folder.path()).env("HOME", &kept);
         command.env("XDG_STATE_HOME", &kept);
         command.env("XDG_RUNTIME_DIR", &kept);
         command
     };
-    succeed(of_queue("margay", 60).args(["up", "--slots", "2"]));
-    let mut api = of_queue("margay-queue", 120).arg("api").spawn().unwrap();
+    let of_tree = |name: &str, limit_s| of_queue(command(stage().join("bin").join(name), limit_s));
+    let refused = run(of_queue(inside(&environment, "margay", 60)).arg("up"));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("use the margay of a whole"), "{said}");
+    succeed(of_tree("margay", 60).args(["up", "--slots", "2"]));
+    let mut api = of_tree("margay-queue", 120).arg("api").spawn().unwrap();
     let script = "import os, time\n\
         from margay_mpi.queue import Queue\n\
         while not os.path.exists(os.environ['XDG_STATE_HOME'] + '/margay/queue/api.sock'): time.sleep(0.01)\n\
         queue = Queue()\n\
         job = queue.submit(command=['sh', '-c', 'exit 3'], options=['-n', '2'])\n\
         print(queue.wait(job)[0]['exit_code'], queue.machine()['slots'])";
-    let printed = succeed(of_queue("python", 60).args(["-c", script]));
+    let printed = succeed(of_queue(inside(&environment, "python", 60)).args(["-c", script]));
     assert_eq!(printed, "3 2\n");
-    succeed(of_queue("margay", 60).arg("down"));
-    api.kill().unwrap();
-    api.wait().unwrap();
+    succeed(of_tree("margay", 60).arg("down"));
+    PidFd::open(api.id()).unwrap().signal(15);
+    assert!(api.wait().unwrap().success());
 
     // mpi4py as a binary package; mpi4py.rs compiles its sources.
     succeed(inside(&environment, "pip", 300).args(["install", "--quiet", "mpi4py"]));
