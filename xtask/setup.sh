@@ -97,6 +97,8 @@ test)
     uses otf2-tools have otf2-print
     # Hosts and Slurm on this machine, which only root can make.
     uses iproute2 have ip
+    # The servers of a real remote shell on them.
+    uses openssh-server have sshd
     # A firewall between them.
     uses nftables have nft
     uses munge have munged

@@ -86,6 +86,69 @@ impl Hosts {
         Some(hosts)
     }
 
+    /// Makes hosts whose remote shell is OpenSSH, with keys of its own and no user's settings. What
+    /// a command starts is no child of the shell then. Its energy counters are in the folder
+    /// `powercap`. None, with a note, where that is not possible.
+    pub fn with_ssh(number: u32) -> Option<Hosts> {
+        let mut hosts = Hosts::make(number)?;
+        let server = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/sbin/sshd"];
+        let Some(server) = server.into_iter().find(|path| Path::new(path).exists()) else {
+            println!("note: there is no sshd here: hosts are not reached by ssh");
+            return None;
+        };
+        let folder = hosts.folder.path().to_owned();
+        let key = folder.join("key");
+        let made = command("ssh-keygen", 30)
+            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+            .arg(&key)
+            .status();
+        assert!(made.expect("OpenSSH is there").success());
+        // The server's own folder, which a package makes when the system starts.
+        std::fs::create_dir_all("/run/sshd").expect("root makes folders");
+        let at = folder.display();
+        let settings = format!(
+            "HostKey {at}/key\nAuthorizedKeysFile {at}/key.pub\nStrictModes no\nUsePAM no\nPidFile none\n\
+             PermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups 100\nSetEnv MARGAY_POWERCAP={at}/powercap\n"
+        );
+        std::fs::write(folder.join("sshd"), settings).expect("the folder takes files");
+        let mut client = format!(
+            "IdentityFile {at}/key\nIdentitiesOnly yes\nUserKnownHostsFile /dev/null\n\
+             StrictHostKeyChecking no\nLogLevel ERROR\n"
+        );
+        assert!(hosts.works("ip -n @s addr add 10.77.0.254/24 dev br0"));
+        for host in 1..=number {
+            let (name, address) = (hosts.name(host), Hosts::address(host));
+            client.push_str(&format!("Host {name}\n HostName {address}\n"));
+            let keeper = Command::new("ip")
+                .args(["netns", "exec", &name, "unshare", "-u", "sh", "-c"])
+                .arg(format!(
+                    "hostname {name}; exec {server} -D -e -f {at}/sshd 2>> {at}/sshd.log"
+                ))
+                .spawn();
+            hosts.keepers.push(keeper.expect("iproute2 is there"));
+        }
+        std::fs::write(folder.join("ssh"), client).expect("the folder takes files");
+        let shell = format!(
+            "#!/bin/sh\nexec ip netns exec {} ssh -F {at}/ssh \"$@\"\n",
+            hosts.named("@s")
+        );
+        hosts.write_script(&hosts.shell(), &shell);
+        for host in 1..=number {
+            let since = Instant::now();
+            let answers = || {
+                run(hosts.on(host, "true").stdin(Stdio::null()))
+                    .status
+                    .success()
+            };
+            while !answers() {
+                let log = std::fs::read_to_string(folder.join("sshd.log")).unwrap_or_default();
+                assert!(since.elapsed() < Duration::from_secs(30), "{log}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        Some(hosts)
+    }
+
     /// A command of the shell on a host, whose first line of output is the shell's welcome.
     pub fn on(&self, host: u32, text: &str) -> Command {
         let mut command = command(self.shell(), 110);

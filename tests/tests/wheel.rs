@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use margay_sys_os::process::PidFd;
 use margay_tests::{command, program, run, scratch, stage, succeed};
 
 /// A command of an environment, with its folder of programs first in the path.

@@ -35,7 +35,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use margay_sys_os::descriptor::{FileLimit, PollSet, replace_standard};
-use margay_sys_os::process::{self, Forked, Reaped, Start, Starter, Step, StringArray};
+use margay_sys_os::process::{
+    self, Forked, Reaped, ReapedUsage, Start, Starter, Step, StringArray,
+};
 use margay_sys_os::signal::{self, SignalFd, SignalSet};
 use margay_sys_shm::segment::Segment;
 
@@ -255,10 +257,12 @@ impl Guard {
     }
 
     /// Reaps the guard after it has said that it is at its end. The relay waits for this, because
-    /// it can be asked until then.
-    pub fn bury(&self) {
+    /// it can be asked until then. Returns what the ranks used.
+    pub fn bury(&self) -> ReapedUsage {
         let _ = self.socket.shutdown(Shutdown::Both);
-        let _ = process::reap_one(self.pid);
+        let mut used = ReapedUsage::default();
+        let _ = used.reap_one(self.pid);
+        used
     }
 }
 

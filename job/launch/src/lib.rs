@@ -16,6 +16,7 @@
 //! | `recorder` | the program that records the job beside its ranks |
 //! | [`verdict`] | what the end of a rank means for the job |
 //! | [`report`] | what the launcher says when a job fails |
+//! | [`energy`], [`used`] | what a job used, also on its other hosts |
 //! | [`turns`] | jobs that take turns with others in a partition |
 //! | [`spawned`] | being run by a program that spawns processes |
 //!
@@ -25,6 +26,7 @@
 
 pub mod binding;
 mod capture;
+pub mod energy;
 pub mod environment;
 pub mod frameworks;
 pub mod guard;
@@ -45,6 +47,7 @@ pub mod spawned;
 pub mod spool;
 mod tell;
 pub mod turns;
+pub mod used;
 pub mod verdict;
 
 pub use run::run;

@@ -8,6 +8,7 @@
 //! | `preempted` | it is to wait again when it has ended, by the head |
 //! | `signals` | signals for its processes, by the head, until the supervisor has sent them |
 //! | `script`, `nodes` | what the job itself reads; of the queue of all users, in another folder |
+//! | `used` | of a job on several hosts, beside these: what it used on the others, by its launchers |
 //!
 //! The claim comes into being complete and locked, by a link: of several supervisors that a head
 //! killed at a bad moment and its successor started for one job, exactly one gets it. Nothing here
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use margay_core_queue::{End, JobId, Warning};
+use margay_job_launch::used::{self, UsedThere};
 use margay_svc_queue_wire::{Bytes, Owner, Usage};
 use margay_sys_os::process::{PidFd, kill_marked};
 use margay_sys_os::signal::SIGTERM;
@@ -34,6 +36,9 @@ const END_BYTES: usize = 2048;
 
 /// How long the kernel may take to end what a job has left whose supervisor was killed.
 const REST_WITHIN: Duration = Duration::from_secs(2);
+
+/// Bytes that are read of what a job used on its other hosts: a million launches.
+const MOST_USED: u64 = 64 << 20;
 
 /// The variable that names the file of nodes: each job has one of its own.
 const NODES: &[u8] = b"PBS_NODEFILE=";
@@ -69,9 +74,10 @@ pub struct JobOrder {
     /// What its processes may use together, in MiB.
     #[serde(default)]
     pub memory_mib: Option<u64>,
-    /// The part of all slots that it has of the host on which it begins.
+    /// The part of all slots that it has of each of its hosts; the first is that on which it
+    /// begins.
     #[serde(default)]
-    pub share: f64,
+    pub shares: Vec<f64>,
     pub warning: Option<Warning>,
     /// The lines of the file of nodes.
     pub nodes: String,
@@ -278,6 +284,17 @@ impl JobFolder {
         self.readable.join("nodes")
     }
 
+    /// What the job used on other hosts than the first. A user's job writes it: no more is read
+    /// than launchers write in earnest.
+    #[must_use]
+    pub fn used_there(&self) -> Vec<UsedThere> {
+        let mut text = Vec::new();
+        if let Ok(file) = File::open(used::file_beside(&self.nodes())) {
+            let _ = file.take(MOST_USED).read_to_end(&mut text);
+        }
+        UsedThere::lines(&String::from_utf8_lossy(&text))
+    }
+
     /// Makes the folder with its order.
     ///
     /// # Errors
@@ -364,6 +381,9 @@ impl JobFolder {
         let steps = ["steps", "steps.turn"].map(str::to_owned).into_iter();
         let steps = steps.chain(slots).map(|name| self.readable.join(name));
         let mut files = vec![self.nodes()];
+        if order.parts.len() > 1 {
+            files.push(used::file_beside(&self.nodes()));
+        }
         for path in steps {
             private(&path)?;
             files.push(path);
@@ -376,6 +396,9 @@ impl JobFolder {
 
     fn put_files(&self, order: &JobOrder) -> io::Result<Option<PathBuf>> {
         private(&self.nodes())?.write_all(order.nodes.as_bytes())?;
+        if order.parts.len() > 1 {
+            private(&used::file_beside(&self.nodes()))?;
+        }
         let Some(script) = &order.script else {
             return Ok(None);
         };

@@ -10,7 +10,6 @@ mod away;
 mod begin;
 mod callers;
 mod claim;
-mod energy;
 mod explain;
 mod files;
 mod follow;

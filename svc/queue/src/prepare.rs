@@ -287,7 +287,7 @@ pub fn job_order(
         is_append: wishes.output.is_append,
         limit_s: entry.job.limit_s,
         memory_mib: Some(entry.job.memory_mib).filter(|&mib| mib > 0),
-        share: 0.0,
+        shares: Vec::new(),
         warning: wishes.warning,
         nodes: match site.parts {
             [] => format!("{}\n", site.node).repeat(wishes.size.tasks().min(slots) as usize),

@@ -13,6 +13,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use margay_core_queue::{End, shown};
+use margay_job_launch::energy::{EnergyMeter, READ_EVERY};
 use margay_svc_queue_wire::Usage;
 use margay_sys_os::credentials::real_user;
 use margay_sys_os::descriptor::{FileLimit, PollSet};
@@ -25,7 +26,6 @@ use margay_sys_os::process::{
 use margay_sys_os::signal::{self, SIGCONT, SIGTERM, SignalFd, SignalSet};
 
 use crate::begin::{self, Report};
-use crate::energy::{EnergyMeter, READ_EVERY};
 use crate::files::{JobEnd, JobFolder, JobOrder, SignalWish};
 use crate::gang;
 use crate::hearing::{HEARD, Hearing, RETRY};
@@ -137,13 +137,23 @@ pub fn run_here(
         }
         Err(text) => (End::NotStarted, text, true),
     };
+    let share = |at: usize| order.shares.get(at).copied().unwrap_or(0.0);
+    let mut energy_uj = energy.map(|mut energy| energy.read() as f64 * share(0));
+    for there in folder.used_there() {
+        used.cpu_s += there.cpu_us as f64 / 1e6;
+        used.max_rss_kib = used.max_rss_kib.max(there.max_rss_kib);
+        let place = (order.parts.iter()).position(|part| part.host == there.host);
+        if let (Some(place), Some(energy)) = (place, there.energy_uj) {
+            *energy_uj.get_or_insert(0.0) += energy as f64 * share(place);
+        }
+    }
     let end = JobEnd {
         end,
         ended: now_s(),
         usage: Usage {
             cpu_s: used.cpu_s,
             max_rss_kib: used.max_rss_kib,
-            energy_mj: energy.map(|mut energy| (energy.read() as f64 * order.share / 1e3) as u64),
+            energy_mj: energy_uj.map(|energy| (energy / 1e3) as u64),
         },
         note,
         has_begun: true,

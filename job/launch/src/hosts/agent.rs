@@ -39,9 +39,10 @@ use super::stage::Staged;
 use super::streams::{Taken, drain, read_output, read_part, write_input};
 use super::task::{Task, list, word};
 use super::wire::{self, Broken, Incoming, MAGIC, Reader, Writer, kind};
+use crate::energy::{EnergyMeter, READ_EVERY};
 use crate::guard::{Command, Event};
 use crate::plan::LaunchError;
-use crate::setup;
+use crate::{setup, used};
 
 /// How long killed processes may take to be gone before the agent leaves them to its guard.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
@@ -81,6 +82,8 @@ pub fn serve() -> io::Result<()> {
         records: None,
         branches: Branches::default(),
         halt: Halt::default(),
+        energy: EnergyMeter::begin(),
+        energy_at: Instant::now() + READ_EVERY,
     };
     agent.run();
     Ok(())
@@ -122,6 +125,10 @@ struct Agent {
     /// The hosts that the relay reaches through this one.
     branches: Branches,
     halt: Halt,
+    /// What its host uses, where that is known.
+    energy: Option<EnergyMeter>,
+    /// When that is read again.
+    energy_at: Instant,
 }
 
 #[derive(Default)]
@@ -445,6 +452,10 @@ impl Agent {
         if let Some(guard) = self.guard() {
             self.halt.sweep(guard);
         }
+        if let Some(energy) = self.energy.as_mut().filter(|_| now >= self.energy_at) {
+            energy.read();
+            self.energy_at = now + READ_EVERY;
+        }
         // However much the ranks print.
         if now >= self.reported + Duration::from_millis(wire::BEAT_MS) {
             self.reported = now;
@@ -548,8 +559,9 @@ impl Agent {
                 local.is_empty = true;
             }
             if local.is_empty {
-                local.guard.bury();
-                said.extend(Writer::new(kind::NONE_LEFT).done());
+                let mut message = Writer::new(kind::NONE_LEFT);
+                used::put(&mut message, &local.guard.bury(), self.energy.as_mut());
+                said.extend(message.done());
             }
         }
         let mut is_over = false;

@@ -44,6 +44,7 @@ use super::mirror::{Ended, Mirror};
 use super::wire::{self, Reader, Writer, kind};
 use crate::guard::{COMMAND_BYTES, Command, Event, Guard, command_of, encode};
 use crate::sinks::RankOutput;
+use crate::used::Account;
 
 /// A remote shell has this much time to start its agent.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -109,6 +110,7 @@ struct Relay {
     parts: Option<Parts>,
     /// What the checker is to know of them.
     records: Records,
+    account: Account,
     segment: Arc<Segment>,
     began: Instant,
     said: Instant,
@@ -142,6 +144,7 @@ impl Relay {
                 launcher,
                 parts,
                 records: Records::new(),
+                account: Account::of_job(),
                 mirrors: hosts.iter().map(|_| Mirror::default()).collect(),
                 hosts,
                 is_tolerant: (plan.starts.tasks.iter()).any(|task| task.job.continue_on_failure),
@@ -358,6 +361,7 @@ impl Relay {
         let mut from = Reader(body);
         match kind {
             kind::READY => {
+                self.account.know(at, from.small()?);
                 let host = &mut self.hosts[at];
                 host.name = from.text()?;
                 for _ in 0..from.number()? {
@@ -391,6 +395,7 @@ impl Relay {
                 }
             }
             kind::NONE_LEFT => {
+                self.account.add(at, &self.hosts[at].host, &mut from)?;
                 self.hosts[at].stage = Stage::Draining;
                 self.end_living(at);
             }

@@ -7,7 +7,7 @@
 use std::io;
 
 /// What an agent says first, with the protocol's version.
-pub const MAGIC: &[u8] = b"\nmargay-agent 9\n";
+pub const MAGIC: &[u8] = b"\nmargay-agent 10\n";
 /// Longest message in bytes: an environment, and the ports of all ranks.
 pub const LONGEST: usize = 16 << 20;
 /// Bytes of one stream that may be under way: the reader gives them back as it passes them on.
@@ -48,7 +48,7 @@ pub mod kind {
     pub const ENDED: u8 = 7;
     /// Both: nothing, but often.
     pub const BEAT: u8 = 8;
-    /// From the agent: its name, addresses and ports.
+    /// From the agent: its process id, its host's name, addresses and ports.
     pub const READY: u8 = 9;
     /// From the agent: stream, bytes; none at its end.
     pub const OUTPUT: u8 = 10;
@@ -58,7 +58,9 @@ pub mod kind {
     pub const EMPTY: u8 = 12;
     /// From the agent: a rank, another one that it cannot reach, and why.
     pub const LOST: u8 = 13;
-    /// From the agent: none of its processes is left; output follows.
+    /// From the agent: none of its processes is left; what they used: processor time in
+    /// microseconds, the largest resident set in KiB, energy in microjoules or all ones. Output
+    /// follows.
     pub const NONE_LEFT: u8 = 14;
     /// From the agent: stream; what its rank had written before it ended has been sent.
     pub const DRAINED: u8 = 15;
@@ -288,7 +290,7 @@ mod tests {
 
     #[test]
     fn messages_come_in_any_pieces_behind_what_a_shell_prints() {
-        let mut sent = b"Welcome to b!\nmargay-agent is nice\n\nmargay-agent 9\n".to_vec();
+        let mut sent = b"Welcome to b!\nmargay-agent is nice\n\nmargay-agent 10\n".to_vec();
         sent.extend(Writer::new(kind::INPUT).number(7).bytes(b"abc").done());
         sent.extend(Writer::new(kind::BEAT).done());
         for piece in 1..sent.len() {

@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use margay_core_queue::{End, JobId};
+use margay_job_launch::energy::ENV_FOLDER;
 use margay_sys_os::process::PidFd;
 use margay_sys_os::signal::{SIGTERM, SIGUSR1, take_defaults_in};
 use margay_sys_os::{cpu, extent};
 
 use super::Head;
-use crate::energy::ENV_FOLDER;
 use crate::files::{Found, JobFolder, LeftAt};
 use crate::gang;
 use crate::line::{HeadLine, Heard, Message};
@@ -122,7 +122,7 @@ impl Head {
         let mut order =
             prepare::job_order(entry, &shared, &order, site, away, &folder, &self.resources);
         order.left = self.left_at(id);
-        order.share = self.share(&parts, entry.job.slots);
+        order.shares = self.shares(&parts, entry.job.slots);
         let rules = self.scheduler.settings().queues.get(&entry.partition);
         order.gang = rules.and_then(|rules| Some(rules.gang.as_ref()?.partition.clone()));
         let priority = rules.map_or(0, |rules| rules.priority);
@@ -162,13 +162,14 @@ impl Head {
         Ok(supervisor)
     }
 
-    /// The part of all slots of its first host that a job has.
-    fn share(&self, parts: &[HostPart], slots: u32) -> f64 {
-        let (own, all) = match parts.first() {
-            Some(part) => (part.slots, self.slots_of(&part.host)),
-            None => (slots, self.resources.slots),
-        };
-        f64::from(own) / f64::from(all.max(own).max(1))
+    /// The part of all slots of each of its hosts that a job has.
+    fn shares(&self, parts: &[HostPart], slots: u32) -> Vec<f64> {
+        let share = |own: u32, all: u32| f64::from(own) / f64::from(all.max(own).max(1));
+        let of = |part: &HostPart| share(part.slots, self.slots_of(&part.host));
+        match parts {
+            [] => vec![share(slots, self.resources.slots)],
+            parts => parts.iter().map(of).collect(),
+        }
     }
 
     fn new_supervisor(&self) -> std::io::Result<Supervisor> {

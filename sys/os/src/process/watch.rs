@@ -66,22 +66,42 @@ pub struct ReapedUsage {
 impl ReapedUsage {
     /// Reaps as [`reap`] does, and adds what the child used.
     pub fn reap(&mut self) -> Reaped {
+        match self.wait(-1, libc::WNOHANG) {
+            Ok(None) => Reaped::NoneYet,
+            Ok(Some((pid, status))) => Reaped::Child(pid, status),
+            Err(_) => Reaped::NoChildren,
+        }
+    }
+
+    /// Reaps as [`reap_one`] does, and adds what the child used.
+    ///
+    /// # Errors
+    /// When it is not a child of this process.
+    pub fn reap_one(&mut self, pid: u32) -> io::Result<()> {
+        loop {
+            match self.wait(process(pid)?.as_raw_pid(), 0) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                ended => return ended.map(|_| ()),
+            }
+        }
+    }
+
+    /// Reaps a child, this one or any (-1), and adds what it used; none where none has ended.
+    fn wait(&mut self, pid: i32, options: i32) -> io::Result<Option<(u32, ExitStatus)>> {
         let mut status = 0;
         // SAFETY: an all-zero rusage is a valid value and the kernel overwrites it.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: the kernel writes to a number and a structure of ours.
-        let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
-        match u32::try_from(pid) {
-            Ok(0) => Reaped::NoneYet,
-            Ok(pid) => {
-                let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-                self.cpu_s += seconds(usage.ru_utime) + seconds(usage.ru_stime);
-                let largest = u64::try_from(usage.ru_maxrss).unwrap_or(0);
-                self.max_rss_kib = self.max_rss_kib.max(largest);
-                Reaped::Child(pid, ExitStatus::from_raw(status))
-            }
-            Err(_) => Reaped::NoChildren,
+        let pid = unsafe { libc::wait4(pid, &raw mut status, options, &raw mut usage) };
+        let pid = u32::try_from(pid).map_err(|_| io::Error::last_os_error())?;
+        if pid == 0 {
+            return Ok(None);
         }
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        self.cpu_s += seconds(usage.ru_utime) + seconds(usage.ru_stime);
+        let largest = u64::try_from(usage.ru_maxrss).unwrap_or(0);
+        self.max_rss_kib = self.max_rss_kib.max(largest);
+        Ok(Some((pid, ExitStatus::from_raw(status))))
     }
 }
 

@@ -113,6 +113,7 @@ impl Agent {
             return self.fail(&error);
         }
         let mut ready = Writer::new(kind::READY);
+        ready.number(u64::from(std::process::id()));
         ready.bytes(host_name().as_bytes());
         let addresses = own_addresses();
         ready.number(addresses.len() as u64);
