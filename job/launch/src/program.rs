@@ -16,7 +16,8 @@ use crate::plan::LaunchError;
 
 /// Finds the program `command`. With a slash it is a path, relative to the program's working
 /// directory or, when there is none such, to the launcher's. Without one it is looked for in the
-/// directories of `path` (the variable PATH).
+/// directories of `path` (the variable PATH), and then in the working directory, as Open MPI's
+/// launcher does.
 ///
 /// # Errors
 /// When there is no such program, or it is a directory, or nobody may execute it.
@@ -66,19 +67,23 @@ pub fn find(
             _ => {}
         }
     }
+    let here = directory.unwrap_or(Path::new(".")).join(command);
+    match fs::metadata(&here) {
+        Ok(m) if m.is_file() && m.permissions().mode() & 0o111 != 0 => {
+            return Ok(std::path::absolute(&here).unwrap_or(here));
+        }
+        Ok(m) if m.is_file() => refused = refused.or(Some(here)),
+        _ => {}
+    }
     if let Some(refused) = refused {
+        let shown = refused.display();
         return Err(not_executable(format!(
-            "'{}' is not executable",
-            refused.display()
+            "'{shown}' is not executable; if it is a program, say: chmod +x {shown}"
         )));
     }
-    let here = directory.unwrap_or(Path::new(".")).join(command);
-    let remedy = if here.is_file() {
-        format!("there is one in the working directory: write ./{name}")
-    } else {
-        "check the name, or give its path".to_owned()
-    };
-    Err(not_found(format!("'{name}' is not in PATH; {remedy}")))
+    Err(not_found(format!(
+        "'{name}' is neither in PATH nor in the working directory; check the name, or give its path"
+    )))
 }
 
 /// Says in one line why the kernel refused to execute `program`.
@@ -236,8 +241,18 @@ mod tests {
         assert_eq!(error.status, 126);
         let error = find("nix".as_ref(), None, Some(path.as_ref())).unwrap_err();
         assert_eq!((error.status, error.message.contains("PATH")), (127, true));
-        let error = find("prog".as_ref(), Some(&d.join("b")), Some("".as_ref())).unwrap_err();
-        assert!(error.message.ends_with("write ./prog"), "{error}");
+        let nowhere = Some("/nonexistent".as_ref());
+        let found = find("prog".as_ref(), Some(&d.join("b")), nowhere).unwrap();
+        assert_eq!(found, wanted);
+        let error = find("prog".as_ref(), Some(&d.join("a")), nowhere).unwrap_err();
+        assert!(error.message.contains("chmod +x"), "{error}");
+        // One in PATH comes first.
+        let path = format!("{}/b", d.display());
+        let other = d.join("c");
+        fs::create_dir(&other).unwrap();
+        file(&other, "prog", 0o755, b"x");
+        let found = find("prog".as_ref(), Some(&other), Some(path.as_ref())).unwrap();
+        assert_eq!(found, wanted);
         assert_eq!(
             find("./prog".as_ref(), Some(&d.join("b")), None).unwrap(),
             wanted.parent().unwrap().join("./prog")
