@@ -636,6 +636,16 @@ fn habits_of_public_scripts_are_known() {
         assert!(!queue.read(&format!("of_{job}_{task}_0")).is_empty());
     }
 
+    // Tasks do not write over each other's files, whose path is the same.
+    let array = "#!/bin/sh\n#PBS -J 1-2\n#PBS -o same\n#PBS -e err.^array_index^\n\
+                 echo $PBS_ARRAY_INDEX; echo e >&2\n";
+    queue.script("tasks.pbs", array);
+    queue.ok(&["qsub", "-W", "block=true", "tasks.pbs"]);
+    for task in ["1", "2"] {
+        assert_eq!(queue.read(&format!("same-{task}")), format!("{task}\n"));
+        assert_eq!(queue.read(&format!("err.{task}")), "e\n");
+    }
+
     // Steps know their names, and their files are in their directory.
     fs::create_dir(queue.path("sub")).unwrap();
     queue.script(

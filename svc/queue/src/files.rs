@@ -63,6 +63,9 @@ pub struct JobOrder {
     pub stderr: Option<Bytes>,
     /// Names of output files in the folders that the two above may be.
     pub names: [String; 2],
+    /// What follows each of the two where it is no folder.
+    #[serde(default)]
+    pub endings: [String; 2],
     /// File of the standard input; nothing comes in without.
     #[serde(default)]
     pub stdin: Option<Bytes>,

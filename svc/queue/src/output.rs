@@ -16,10 +16,10 @@ pub const NONBLOCK: i32 = 0o4000;
 /// # Errors
 /// In words.
 pub fn files(order: &JobOrder) -> Result<[File; 2], String> {
-    let path = file_of(order, &order.stdout, &order.names[0]);
+    let path = file_of(order, &order.stdout, 0);
     let stdout = open(order, &path)?;
     let other = order.stderr.as_ref();
-    let other = other.map(|other| file_of(order, other, &order.names[1]));
+    let other = other.map(|other| file_of(order, other, 1));
     let stderr = match other.filter(|other| *other != path) {
         Some(path) => open(order, &path)?,
         None => stdout
@@ -29,11 +29,14 @@ pub fn files(order: &JobOrder) -> Result<[File; 2], String> {
     Ok([stdout, stderr])
 }
 
-/// A file of output; where it is a folder, one of this name in it.
-fn file_of(order: &JobOrder, path: &Bytes, name: &str) -> PathBuf {
+/// The first or second file of output: where its path is a folder, one of the usual name in it.
+fn file_of(order: &JobOrder, path: &Bytes, which: usize) -> PathBuf {
     let mut path = Path::new(&order.directory.0).join(&path.0);
     if path.is_dir() {
-        path.push(name);
+        path.push(&order.names[which]);
+    } else if !path.exists() || path.is_file() {
+        // Not behind the name of a device.
+        path.as_mut_os_string().push(&order.endings[which]);
     }
     path
 }

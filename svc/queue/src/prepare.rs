@@ -156,6 +156,8 @@ pub struct Outputs {
     pub stderr: Option<String>,
     /// Names in the folders that the two above may be.
     pub names: [String; 2],
+    /// What follows each of the two where it is no folder.
+    pub endings: [String; 2],
 }
 
 fn names_of<'a>(entry: &'a Entry, shared: &'a Shared, host: &'a str) -> Names<'a> {
@@ -210,6 +212,16 @@ pub fn outputs(entry: &Entry, shared: &Shared, wishes: &Wishes, site: Site<'_>) 
         ))
     };
     let (stdout, stderr) = (named(&wishes.output.stdout), named(&wishes.output.stderr));
+    // Tasks of PBS have files of their own also where their path is the same: Torque adds the index.
+    let ending = |pattern: &Option<String>| match (dialect, entry.task, pattern) {
+        (Dialect::Pbs, Some(task), Some(pattern)) if !names_task(pattern) => format!("-{task}"),
+        _ => String::new(),
+    };
+    let (out, err) = (&wishes.output.stdout, &wishes.output.stderr);
+    let endings = match (out, err) {
+        (None, Some(_)) => [ending(err), ending(err)],
+        _ => [ending(out), ending(err)],
+    };
     // Slurm joins both unless a second file is named, PBS does so only when asked.
     let joined = wishes.output.joined.unwrap_or(match dialect {
         Dialect::Slurm => Joined::Stdout,
@@ -229,7 +241,14 @@ pub fn outputs(entry: &Entry, shared: &Shared, wishes: &Wishes, site: Site<'_>) 
         stderr: stderr.filter(|path| may_be_folder || *path != stdout),
         stdout,
         names: [usual_out, usual_err],
+        endings,
     }
+}
+
+/// Whether a path of PBS has the number of a task in it.
+fn names_task(pattern: &str) -> bool {
+    let names = ["^array_index^", "PBS_ARRAY", "PBS_JOBID", "%a", "%j"];
+    names.iter().any(|name| pattern.contains(name))
 }
 
 /// What a supervisor runs for a job.
@@ -249,6 +268,7 @@ pub fn job_order(
         stdout,
         stderr,
         names,
+        endings,
     } = outputs(entry, shared, wishes, site);
     let home = || variable(shared, "HOME").map(|home| Bytes::from(home.to_vec()));
     let asked = wishes.directory.as_ref().map(|directory| {
@@ -279,6 +299,7 @@ pub fn job_order(
         stdout: place(stdout),
         stderr: stderr.map(place),
         names,
+        endings,
         stdin: wishes.input.as_ref().map(|path| {
             let path = in_path(path, dialect, entry, shared, site.server);
             place(expand(&path, &names_of(entry, shared, site.node)))

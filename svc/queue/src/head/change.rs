@@ -112,10 +112,16 @@ impl Head {
         let parts = self.parts(entry.job.id, &order.wishes);
         let site = self.site(&parts, shared, order);
         let outputs = prepare::outputs(entry, shared, &order.wishes, site);
-        let place = |path: &str| {
+        let place = |path: &str, which: usize| {
             let path = std::path::Path::new(&shared.directory.0).join(path);
-            Bytes(path.into_os_string())
+            let is_other = path.exists() && !path.is_file();
+            let mut path = path.into_os_string();
+            if !is_other {
+                path.push(&outputs.endings[which]);
+            }
+            Bytes(path)
         };
+        let other = outputs.stderr.as_deref();
         Detail {
             array: entry.job.array.zip(entry.task),
             user: shared.user.clone(),
@@ -123,8 +129,8 @@ impl Head {
             directory: shared.directory.clone(),
             command: order.arguments.clone(),
             is_script: order.script.is_some(),
-            stdout: place(&outputs.stdout),
-            stderr: place(outputs.stderr.as_deref().unwrap_or(&outputs.stdout)),
+            stdout: place(&outputs.stdout, 0),
+            stderr: place(other.unwrap_or(&outputs.stdout), other.iter().count()),
             priority: entry.job.priority,
             is_held: entry.job.is_held,
             after: entry.job.after.clone(),
