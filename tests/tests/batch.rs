@@ -561,15 +561,43 @@ fn mail_goes_out_when_a_job_begins_and_ends() {
     while letters().len() < 2 {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    let letters = letters();
+    let first = letters();
     assert!(
-        letters[0].starts_with("To: x@y\nSubject: Job_id=1 Name=a b Began\n"),
-        "{letters:?}"
+        first[0].starts_with("To: x@y\nSubject: Job_id=1 Name=a b Began\n"),
+        "{first:?}"
     );
     assert!(
-        letters[1].contains("Job_id=1 Name=a b Failed, ExitCode 3"),
-        "{letters:?}"
+        first[1].contains("Job_id=1 Name=a b Failed, ExitCode 3"),
+        "{first:?}"
     );
+    // Of an array there is one letter, unless one of each task is asked for.
+    queue.script("task.sh", "#!/bin/sh\nexit $(($SLURM_ARRAY_TASK_ID - 1))\n");
+    let since = letters().len();
+    for (types, expected) in [("ALL", 2), ("FAIL", 1), ("END,ARRAY_TASKS", 3)] {
+        for file in fs::read_dir(queue.folder.path()).unwrap().flatten() {
+            if file.file_name().to_string_lossy().ends_with(".done") {
+                fs::remove_file(file.path()).unwrap();
+            }
+        }
+        let types = format!("--mail-type={types}");
+        queue.margay(&["slurm", "sbatch", "-W", "-a1-3", "-Jarr", &types, "task.sh"]);
+        while letters().len() < expected {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let (gone, of_array) = (letters(), |text: &&String| text.contains("Array Summary"));
+        assert_eq!(gone.len(), expected, "{gone:?}");
+        let whole: Vec<&String> = gone.iter().filter(of_array).collect();
+        match expected {
+            3 => assert!(whole.is_empty(), "{whole:?}"),
+            _ => {
+                let last = whole.last().unwrap();
+                let end = "Name=arr Ended, Mixed, ExitCode [0-2]\n";
+                assert!(last.contains(end), "{last}");
+                assert!(last.contains("2 of 3 tasks did not succeed: "), "{last}");
+            }
+        }
+    }
+
     // An address of the web gets a POST with JSON.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let hook = format!("--mail-user=http://{}/hook", listener.local_addr().unwrap());
@@ -594,7 +622,7 @@ fn mail_goes_out_when_a_job_begins_and_ends() {
     let answered = stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\n\r\n");
     answered.unwrap();
     let event: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(event["job"].to_string().trim_matches('"'), "2", "{event}");
+    assert_eq!(event["name"], "wrap", "{event}");
 }
 
 #[test]

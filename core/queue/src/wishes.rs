@@ -221,6 +221,8 @@ pub enum MailEvent {
     Fail,
     /// It has ended at its time limit.
     TimeLimit,
+    /// Of an array these are of each task; otherwise of the array as a whole.
+    Tasks,
 }
 
 impl MailEvent {
@@ -234,9 +236,10 @@ impl MailEvent {
             "FAIL" => events.push(MailEvent::Fail),
             "TIME_LIMIT" => events.push(MailEvent::TimeLimit),
             "ALL" => events.extend([MailEvent::Begin, MailEvent::End]),
-            // Each task of an array has its mail anyway; the others cannot come here.
-            "ARRAY_TASKS" | "REQUEUE" | "INVALID_DEPEND" | "STAGE_OUT" | "TIME_LIMIT_50"
-            | "TIME_LIMIT_80" | "TIME_LIMIT_90" => {}
+            "ARRAY_TASKS" => events.push(MailEvent::Tasks),
+            // These cannot come here.
+            "REQUEUE" | "INVALID_DEPEND" | "STAGE_OUT" | "TIME_LIMIT_50" | "TIME_LIMIT_80"
+            | "TIME_LIMIT_90" => {}
             _ => return None,
         }
         Some(())
@@ -251,8 +254,9 @@ impl MailEvent {
                 'b' => events.push(MailEvent::Begin),
                 'e' => events.push(MailEvent::End),
                 'a' => events.push(MailEvent::Fail),
-                // Of jobs within jobs, and of arrays.
-                'f' | 'j' => {}
+                'j' => events.push(MailEvent::Tasks),
+                // A transfer that has failed.
+                'f' => {}
                 _ => return None,
             }
         }

@@ -18,7 +18,6 @@ use std::path::Path;
 use margay_core_queue::{Awaited, BeginTime, End, JobId, Phase, Reason, Scheduler};
 use margay_svc_queue_wire::{Answer, JobRow, Order, Shared, Target, Usage};
 use margay_sys_os::clock::local;
-use margay_sys_os::process::PidFd;
 
 use crate::agents::Agents;
 use crate::callers::Caller;
@@ -68,7 +67,7 @@ pub struct Head {
     /// Jobs have ended since somebody asked.
     have_ended: bool,
     /// What sends letters.
-    letters: Vec<(u32, PidFd)>,
+    letters: inform::Letters,
     /// Why the store refuses, as the log has it already.
     logged: String,
 }
@@ -148,7 +147,7 @@ impl Head {
             is_changed: true,
             is_unwritten: false,
             have_ended: false,
-            letters: Vec::new(),
+            letters: inform::Letters::default(),
             logged: String::new(),
         };
         head.charge_all()?;
