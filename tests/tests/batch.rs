@@ -572,7 +572,6 @@ fn mail_goes_out_when_a_job_begins_and_ends() {
     );
     // Of an array there is one letter, unless one of each task is asked for.
     queue.script("task.sh", "#!/bin/sh\nexit $(($SLURM_ARRAY_TASK_ID - 1))\n");
-    let since = letters().len();
     for (types, expected) in [("ALL", 2), ("FAIL", 1), ("END,ARRAY_TASKS", 3)] {
         for file in fs::read_dir(queue.folder.path()).unwrap().flatten() {
             if file.file_name().to_string_lossy().ends_with(".done") {
