@@ -18,11 +18,20 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn new(number: u32) -> Option<Cluster> {
+        Cluster::of(|| Hosts::with_mounts(number))
+    }
+
+    /// Hosts that are reached by OpenSSH.
+    pub fn over_ssh(number: u32) -> Option<Cluster> {
+        Cluster::of(|| Hosts::with_ssh(number))
+    }
+
+    fn of(hosts: impl FnOnce() -> Option<Hosts>) -> Option<Cluster> {
         if fs::File::open("/dev/fuse").is_err() {
             eprintln!("not run: /dev/fuse cannot be opened, which a mount takes");
             return None;
         }
-        let hosts = Hosts::with_mounts(number)?;
+        let hosts = hosts()?;
         fs::create_dir(hosts.folder.path().join("mnt")).unwrap();
         Some(Cluster { hosts })
     }

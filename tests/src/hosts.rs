@@ -87,7 +87,8 @@ impl Hosts {
     }
 
     /// Makes hosts whose remote shell is OpenSSH, with keys of its own and no user's settings. What
-    /// a command starts is no child of the shell then. Its energy counters are in the folder
+    /// a command starts is no child of the shell then; each host has mounts of its own, and a line
+    /// is printed before a command runs. Its energy counters are in the folder
     /// `powercap`. None, with a note, where that is not possible.
     pub fn with_ssh(number: u32) -> Option<Hosts> {
         let mut hosts = Hosts::make(number)?;
@@ -108,7 +109,8 @@ impl Hosts {
         let at = folder.display();
         let settings = format!(
             "HostKey {at}/key\nAuthorizedKeysFile {at}/key.pub\nStrictModes no\nUsePAM no\nPidFile none\n\
-             PermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups 100\nSetEnv MARGAY_POWERCAP={at}/powercap\n"
+             PermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups 100\nSetEnv MARGAY_POWERCAP={at}/powercap\n\
+             ForceCommand echo welcome; exec sh -c \"$SSH_ORIGINAL_COMMAND\"\n"
         );
         std::fs::write(folder.join("sshd"), settings).expect("the folder takes files");
         let mut client = format!(
@@ -120,7 +122,7 @@ impl Hosts {
             let (name, address) = (hosts.name(host), Hosts::address(host));
             client.push_str(&format!("Host {name}\n HostName {address}\n"));
             let keeper = Command::new("ip")
-                .args(["netns", "exec", &name, "unshare", "-u", "sh", "-c"])
+                .args(["netns", "exec", &name, "unshare", "-m", "-u", "sh", "-c"])
                 .arg(format!(
                     "hostname {name}; exec {server} -D -e -f {at}/sshd 2>> {at}/sshd.log"
                 ))

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use margay_tests::batch::said;
+use margay_tests::cluster::Cluster;
 use margay_tests::hosts::Hosts;
 use margay_tests::jobs::{Built, Job, send};
 use margay_tests::queue_hosts::Queue;
@@ -97,4 +98,37 @@ fn ranks_run_on_hosts_that_ssh_reaches() {
         (1..=2).any(|host| said.contains(&hosts.name(host))),
         "{said}"
     );
+}
+
+/// A file system lies on disks of hosts that ssh reaches, which all mount it.
+#[test]
+fn a_file_system_spans_hosts_that_ssh_reaches() {
+    let Some(cluster) = Cluster::over_ssh(3) else {
+        return;
+    };
+    cluster.mounted();
+    cluster.on(
+        2,
+        "head -c 3000000 /dev/urandom > mnt/file; cksum < mnt/file > sum",
+    );
+    cluster.on(3, "cksum < mnt/file | cmp - sum; mv mnt/file mnt/moved");
+    cluster.on(1, "cksum < mnt/moved | cmp - sum");
+    cluster.pfs("stop scratch");
+    cluster.nothing_is_left();
+}
+
+/// Hosts start the agents of others by ssh, along a tree.
+#[test]
+fn agents_are_started_along_a_tree_of_ssh() {
+    let Some(hosts) = Hosts::with_ssh(5) else {
+        return;
+    };
+    let output = hosts.run("-n 5 -ppn 1 -tree-width 2", "hostname");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut ranks: Vec<&str> = printed.lines().collect();
+    ranks.sort_unstable();
+    let names = [1, 2, 3, 4, 5].map(|host| hosts.name(host));
+    assert_eq!(ranks, names, "{said}");
 }
