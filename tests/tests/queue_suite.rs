@@ -17,10 +17,11 @@ const OF_NO_STORE: &[&str] = &[
 ];
 
 /// The test programs, and those of their tests that are of the file alone.
-const IN_STORES: [(&str, &[&str]); 7] = [
+const IN_STORES: [(&str, &[&str]); 8] = [
     ("queue", OF_NO_STORE),
     ("queue_rules", &[]),
     ("batch_order", &[]),
+    ("batch_mail", &[]),
     ("queue_gangs", &[]),
     ("queue_shells", &[]),
     ("batch", &[]),
@@ -28,10 +29,11 @@ const IN_STORES: [(&str, &[&str]); 7] = [
 ];
 
 /// The test programs, and those of their tests that are of one host.
-const OF_HOSTS: [(&str, &[&str]); 6] = [
+const OF_HOSTS: [(&str, &[&str]); 7] = [
     ("queue", OF_NO_STORE),
     ("queue_rules", &[]),
     ("batch_order", &[]),
+    ("batch_mail", &[]),
     ("queue_shells", &[]),
     // It asks for two slots of one host, of which each has one.
     (

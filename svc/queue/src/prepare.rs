@@ -212,7 +212,8 @@ pub fn outputs(entry: &Entry, shared: &Shared, wishes: &Wishes, site: Site<'_>) 
         ))
     };
     let (stdout, stderr) = (named(&wishes.output.stdout), named(&wishes.output.stderr));
-    // Tasks of PBS have files of their own also where their path is the same: Torque adds the index.
+    // Tasks of PBS have files of their own also where their path is the same: Torque adds the
+    // index.
     let ending = |pattern: &Option<String>| match (dialect, entry.task, pattern) {
         (Dialect::Pbs, Some(task), Some(pattern)) if !names_task(pattern) => format!("-{task}"),
         _ => String::new(),
