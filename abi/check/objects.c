@@ -111,12 +111,12 @@ struct open_request {
     struct open_request *next;
 };
 
-#define BUCKETS 1024
+#define BUCKETS 16384
 static struct open_request *open_requests[BUCKETS];
 
 static struct open_request **bucket_of(MPI_Request request)
 {
-    return &open_requests[((uintptr_t)request * 0x9E3779B97F4A7C15u) >> 54];
+    return &open_requests[((uintptr_t)request * 0x9E3779B97F4A7C15u) >> 50];
 }
 
 static struct open_request *find(MPI_Request request)
@@ -132,6 +132,19 @@ static uint64_t sum_of(const void *buffer, size_t bytes)
 {
     const unsigned char *at = buffer;
     uint64_t sum = 0xcbf29ce484222325u;
+    /* Four sums at a time: each word has to wait for the product of the one before it in its sum. */
+    uint64_t sums[4] = {sum, sum + 1, sum + 2, sum + 3};
+    for (; bytes >= 32; bytes -= 32, at += 32) {
+        uint64_t words[4];
+        memcpy(words, at, sizeof words);
+        for (int i = 0; i < 4; i++) {
+            sums[i] = (sums[i] ^ words[i]) * 0x9E3779B97F4A7C15u;
+            sums[i] ^= sums[i] >> 32;
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        sum = (sum ^ sums[i]) * 0x9E3779B97F4A7C15u;
+    }
     for (; bytes >= 8; bytes -= 8, at += 8) {
         uint64_t word;
         memcpy(&word, at, sizeof word);

@@ -5,15 +5,14 @@
 #include "watch.h"
 #include "record.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 _Thread_local int margay_check_depth;
@@ -23,7 +22,6 @@ _Thread_local int margay_check_depth;
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <ucontext.h>
 
 #define REGISTERS 4
@@ -34,6 +32,11 @@ _Thread_local int margay_check_depth;
 #define MOST_NOTES 64
 /* A register that the library's own accesses hit so often is left alone. */
 #define MOST_IGNORED 4096
+/* Registers are set, and hit by the library's own accesses, for a while at the begin and then for a part of the time. */
+#define FREE_NS 100000000
+#define SHARE 16
+/* What a hit costs, most of it in the kernel. */
+#define HIT_NS 9000
 
 /* Of the kernel's siginfo_t, which older C libraries do not have. */
 #define OF_PERF 6
@@ -58,6 +61,11 @@ struct watch {
     void *site;
     /* Said, or not to be looked at until the next call of MPI: loads, stores. */
     int is_off[2];
+    /* By age, and among those of one request or of one window: places in `watches`, NONE at the end. */
+    uint16_t older, newer;
+    struct links {
+        uint16_t next, before;
+    } of_request, of_win;
 };
 
 struct part {
@@ -84,9 +92,16 @@ struct thread {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum { UNKNOWN, ON, OFF } state;
+#define NONE 0xffff
+#define CHAINS 4096
 static struct watch watches[MOST_WATCHES];
-static size_t watches_used;
+static uint16_t newest = NONE, oldest = NONE, unused = NONE;
+static size_t watches_used, watches_opened;
+static uint16_t first_of_request[CHAINS], first_of_win[CHAINS];
 static uint64_t next_number = 1;
+/* What setting registers and needless hits have cost, since when, and whether a record has said that this is limited. */
+static uint64_t spent_ns, began_ns;
+static int is_sparing;
 static struct part parts[REGISTERS];
 static int registers;
 static uint32_t ignored[REGISTERS];
@@ -96,106 +111,6 @@ static volatile int notes_used;
 static pthread_key_t at_exit;
 static _Thread_local struct thread *own;
 static _Thread_local int was_tried;
-
-/* Code whose accesses are not the program's: this library and MPI's; and the C library, which makes those of its callers. */
-struct range {
-    uintptr_t begin, end;
-    int is_c;
-};
-#define MOST_RANGES 64
-static struct range ranges[MOST_RANGES];
-static int ranges_used;
-static const char *const COPIERS[] = {"memcpy",       "memmove",       "mempcpy",      "memset",
-                                      "__memcpy_chk", "__memmove_chk", "__memset_chk", "__mempcpy_chk"};
-static uintptr_t copiers[sizeof COPIERS / sizeof *COPIERS];
-
-static int enter_ranges(struct dl_phdr_info *info, size_t size, void *unused)
-{
-    (void)size;
-    (void)unused;
-    static const char *const OTHERS[] = {"libmpi_abi.so", "libmargay", "libmpi_", "libfabric", "ld-linux", "libnx.", "libmpl."};
-    const char *name = strrchr(info->dlpi_name, '/');
-    name = name == NULL ? info->dlpi_name : name + 1;
-    int is_c = strncmp(name, "libc.so", 7) == 0, is_other = is_c;
-    for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
-        is_other |= strncmp(name, OTHERS[i], strlen(OTHERS[i])) == 0;
-    }
-    for (int i = 0; is_other && i < info->dlpi_phnum && ranges_used < MOST_RANGES; i++) {
-        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        if (part->p_type == PT_LOAD && (part->p_flags & PF_X) != 0) {
-            uintptr_t begin = info->dlpi_addr + part->p_vaddr;
-            ranges[ranges_used++] = (struct range){begin, begin + part->p_memsz, is_c};
-        }
-    }
-    return 0;
-}
-
-static const struct range *range_of(uintptr_t address)
-{
-    for (int i = 0; i < ranges_used; i++) {
-        if (ranges[i].begin <= address && address < ranges[i].end) {
-            return &ranges[i];
-        }
-    }
-    return NULL;
-}
-
-/* Reads memory that may not be there. */
-static int peek(uintptr_t from, void *to, size_t bytes)
-{
-    struct iovec here = {to, bytes}, there = {(void *)from, bytes};
-    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)bytes;
-}
-
-/* The function that the call before an address calls, through a table of addresses; 0 where it is another kind of call. */
-static uintptr_t called_before(uintptr_t address)
-{
-    unsigned char code[16];
-    int32_t offset;
-    uintptr_t slot = 0, function = 0;
-    if (!peek(address - 6, code, 6)) {
-        return 0;
-    }
-    memcpy(&offset, code + 2, sizeof offset);
-    if (code[0] == 0xff && code[1] == 0x15) {
-        slot = address + (intptr_t)offset;
-    } else if (code[1] == 0xe8) {
-        uintptr_t stub = address + (intptr_t)offset;
-        if (!peek(stub, code, sizeof code)) {
-            return 0;
-        }
-        /* endbr64, and a prefix of jumps */
-        size_t at = memcmp(code, "\xf3\x0f\x1e\xfa", 4) == 0 ? 4 : 0;
-        at += code[at] == 0xf2;
-        if (code[at] == 0xff && code[at + 1] == 0x25) {
-            memcpy(&offset, code + at + 2, sizeof offset);
-            slot = stub + at + 6 + (intptr_t)offset;
-        }
-    }
-    return slot != 0 && peek(slot, &function, sizeof function) ? function : 0;
-}
-
-/* Where the program made an access: behind its instruction, or behind its call of a function that copies. NULL: the
- * access is none of the program's, or of a function of the C library that may read more than it was asked to, as those
- * for strings do. */
-static void *program_place(uintptr_t at, uintptr_t stack)
-{
-    const struct range *range = range_of(at);
-    uintptr_t caller;
-    if (range == NULL) {
-        return (void *)at;
-    }
-    if (!range->is_c || !peek(stack, &caller, sizeof caller) || range_of(caller) != NULL) {
-        return NULL;
-    }
-    uintptr_t function = called_before(caller);
-    for (size_t i = 0; function != 0 && i < sizeof copiers / sizeof *copiers; i++) {
-        if (copiers[i] == function) {
-            return (void *)caller;
-        }
-    }
-    return NULL;
-}
 
 static struct perf_event_attr attributes(int at, const struct part *part)
 {
@@ -223,19 +138,28 @@ static uint64_t hits_of(int event)
     return event >= 0 && read(event, &n, sizeof n) == (ssize_t)sizeof n ? n : 0;
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 static void set(struct thread *thread, int at)
 {
     struct perf_event_attr a = attributes(at, &parts[at]);
+    uint64_t start = now_ns();
     if (ioctl(thread->events[at], PERF_EVENT_IOC_MODIFY_ATTRIBUTES, &a) != 0) {
         /* Rather nothing than another place. */
         ioctl(thread->events[at], PERF_EVENT_IOC_DISABLE, 0);
     }
     thread->seen[at] = hits_of(thread->events[at]);
+    spent_ns += now_ns() - start;
 }
 
 static struct watch *watch_of(uint64_t number)
 {
-    for (size_t i = watches_used; number != 0 && i-- > 0;) {
+    for (uint16_t i = newest; number != 0 && i != NONE; i = watches[i].older) {
         if (watches[i].number == number) {
             return &watches[i];
         }
@@ -276,7 +200,7 @@ static void choose(void)
     struct part wanted[REGISTERS] = {{0}};
     int used = 0;
     for (int is_last = 0; is_last < 2; is_last++) {
-        for (size_t i = watches_used; used < registers && i-- > 0;) {
+        for (uint16_t i = newest; used < registers && i != NONE; i = watches[i].older) {
             const struct watch *of = &watches[i];
             if (of->use != WATCH_WINDOW && !of->is_off[1] && (!is_last || of->end - of->begin > 8)) {
                 wanted[used++] = piece(of, is_last, is_stored_only(of) ? HW_BREAKPOINT_W : HW_BREAKPOINT_RW);
@@ -284,7 +208,7 @@ static void choose(void)
         }
     }
     for (int is_last = 0; is_last < 2; is_last++) {
-        for (size_t i = watches_used; used < registers && i-- > 0;) {
+        for (uint16_t i = newest; used < registers && i != NONE; i = watches[i].older) {
             const struct watch *of = &watches[i];
             if (of->use != WATCH_WINDOW || of->is_off[1] || (is_last && of->end - of->begin == 1)) {
                 continue;
@@ -345,24 +269,6 @@ static int was_store(struct thread *thread, int at)
     return of == at || thread->seen[of] > before;
 }
 
-/* Between a load and the store behind it that the program's next instructions make, as those of `n++` do. */
-#define MOST_BETWEEN 24
-
-/* Whether nothing is decided between a load and a store: no byte there can be the begin of a jump. */
-static int is_one_update(uintptr_t load, uintptr_t store)
-{
-    unsigned char code[MOST_BETWEEN];
-    if (store <= load || store - load > sizeof code || !peek(load, code, store - load)) {
-        return 0;
-    }
-    for (size_t i = 0; i < store - load; i++) {
-        if ((code[i] & 0xf0) == 0x70 || code[i] == 0x0f || (code[i] & 0xfc) == 0xe0 || code[i] == 0xe8 || code[i] == 0xff) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
 static void note(int at, uintptr_t address, void *place)
 {
     struct watch *of = watch_of(parts[at].number);
@@ -375,7 +281,7 @@ static void note(int at, uintptr_t address, void *place)
     }
     const struct note *last = notes_used == 0 ? NULL : &notes[notes_used - 1];
     if (last != NULL && of->use == WATCH_WINDOW && last->of.number == of->number && is_store && !last->is_store &&
-        last->address == parts[at].address && is_one_update((uintptr_t)last->at, (uintptr_t)place)) {
+        last->address == parts[at].address && margay_watch_is_update((uintptr_t)last->at, (uintptr_t)place)) {
         notes_used--;
     }
     if (notes_used < MOST_NOTES) {
@@ -421,15 +327,18 @@ static void hit(int signal_number, siginfo_t *information, void *context)
     const greg_t *registers_of = ((ucontext_t *)context)->uc_mcontext.gregs;
     void *place = (info.flags & DELIVERED_LATER) != 0 || margay_check_depth > 0
                       ? NULL
-                      : program_place((uintptr_t)registers_of[REG_RIP], (uintptr_t)registers_of[REG_RSP]);
+                      : margay_watch_place((uintptr_t)registers_of[REG_RIP], (uintptr_t)registers_of[REG_RSP]);
     int at = (int)info.data;
     if (at >= 0 && at < REGISTERS && place != NULL) {
         /* The thread is in the program and does not hold the lock. */
         pthread_mutex_lock(&lock);
         note(at, (uintptr_t)info.address, place);
         pthread_mutex_unlock(&lock);
-    } else if (at >= 0 && at < REGISTERS && own != NULL && ++ignored[at] == MOST_IGNORED) {
-        ioctl(own->events[at], PERF_EVENT_IOC_DISABLE, 0);
+    } else if (at >= 0 && at < REGISTERS && own != NULL) {
+        __atomic_fetch_add(&spent_ns, HIT_NS, __ATOMIC_RELAXED);
+        if (++ignored[at] == MOST_IGNORED) {
+            ioctl(own->events[at], PERF_EVENT_IOC_DISABLE, 0);
+        }
     }
     errno = error;
 }
@@ -514,10 +423,7 @@ static int look_at_this_thread(void)
             return 0;
         }
         struct sigaction new = {.sa_sigaction = hit, .sa_mask = before.sa_mask, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
-        dl_iterate_phdr(enter_ranges, NULL);
-        for (size_t i = 0; i < sizeof copiers / sizeof *copiers; i++) {
-            copiers[i] = (uintptr_t)dlsym(RTLD_DEFAULT, COPIERS[i]);
-        }
+        margay_watch_find_code();
         sigaction(SIGTRAP, &new, NULL);
     }
     struct thread *thread = threads;
@@ -549,13 +455,111 @@ static int look_at_this_thread(void)
     return 1;
 }
 
+static uint16_t *chain_of(uint16_t *chains, const void *handle)
+{
+    return &chains[((uintptr_t)handle * 0x9E3779B97F4A7C15u) >> 52];
+}
+
+static struct links *links_of(uint16_t at, size_t links)
+{
+    return (struct links *)((char *)&watches[at] + links);
+}
+
+/* Puts a watch at the begin of a chain, or takes it out; `links`: where it has those of the chain. */
+static void chain(uint16_t *first, uint16_t at, size_t links)
+{
+    *links_of(at, links) = (struct links){*first, NONE};
+    if (*first != NONE) {
+        links_of(*first, links)->before = at;
+    }
+    *first = at;
+}
+
+static void unchain(uint16_t *first, uint16_t at, size_t links)
+{
+    struct links its = *links_of(at, links);
+    *(its.before == NONE ? first : &links_of(its.before, links)->next) = its.next;
+    if (its.next != NONE) {
+        links_of(its.next, links)->before = its.before;
+    }
+}
+
+/* Forgets a watch; whether a register holds a part of it. The lock is held. */
+static int forget(uint16_t at)
+{
+    struct watch *of = &watches[at];
+    *(of->newer == NONE ? &newest : &watches[of->newer].older) = of->older;
+    *(of->older == NONE ? &oldest : &watches[of->older].newer) = of->newer;
+    if (of->request != MPI_REQUEST_NULL) {
+        unchain(chain_of(first_of_request, of->request), at, offsetof(struct watch, of_request));
+    }
+    if (of->win != MPI_WIN_NULL) {
+        unchain(chain_of(first_of_win, of->win), at, offsetof(struct watch, of_win));
+    }
+    of->older = unused;
+    unused = at;
+    watches_used--;
+    int is_held = 0;
+    for (int i = 0; i < registers; i++) {
+        is_held |= parts[i].number == of->number;
+    }
+    of->number = 0;
+    return is_held;
+}
+
+/* Enters a watch as the newest one. The lock is held. */
+static struct watch *enter(const struct watch *new)
+{
+    if (watches_opened == 0) {
+        memset(first_of_request, 0xff, sizeof first_of_request);
+        memset(first_of_win, 0xff, sizeof first_of_win);
+    }
+    if (watches_used == MOST_WATCHES) {
+        forget(oldest);
+    }
+    uint16_t at = unused == NONE ? (uint16_t)watches_opened++ : unused;
+    unused = unused == NONE ? NONE : watches[at].older;
+    watches[at] = *new;
+    watches[at].older = newest;
+    watches[at].newer = NONE;
+    *(newest == NONE ? &oldest : &watches[newest].newer) = at;
+    newest = at;
+    if (new->request != MPI_REQUEST_NULL) {
+        chain(chain_of(first_of_request, new->request), at, offsetof(struct watch, of_request));
+    }
+    if (new->win != MPI_WIN_NULL) {
+        chain(chain_of(first_of_win, new->win), at, offsetof(struct watch, of_win));
+    }
+    watches_used++;
+    return &watches[at];
+}
+
 /* Nothing is looked at any more once the program has taken the signal: its handler may call ours, which it replaced, and
  * ours would call it again. The lock is held. */
 static void stop(void)
 {
-    watches_used = 0;
+    while (newest != NONE) {
+        forget(newest);
+    }
     choose();
     say_off(0);
+}
+
+/* Whether registers have taken their share of the time; a record says so once. The lock is held. */
+static int must_spare(void)
+{
+    uint64_t now = now_ns();
+    began_ns = began_ns == 0 ? now : began_ns;
+    if (__atomic_load_n(&spent_ns, __ATOMIC_RELAXED) < FREE_NS + (now - began_ns) / SHARE) {
+        return 0;
+    }
+    if (!is_sparing) {
+        is_sparing = 1;
+        pthread_mutex_unlock(&lock);
+        margay_check_record(UNWATCHED, "", (void *)must_spare, 0, "i", SPARING);
+        pthread_mutex_lock(&lock);
+    }
+    return 1;
 }
 
 void margay_watch_begin(enum margay_watch use, MPI_Request request, MPI_Win win, int rank, const void *buffer, size_t bytes,
@@ -566,12 +570,11 @@ void margay_watch_begin(enum margay_watch use, MPI_Request request, MPI_Win win,
         return;
     }
     pthread_mutex_lock(&lock);
-    if (look_at_this_thread() || state == ON) {
-        if (watches_used == MOST_WATCHES) {
-            memmove(watches, watches + 1, --watches_used * sizeof *watches);
-        }
-        watches[watches_used++] = (struct watch){use,  request, win,  rank, next_number++, begin, begin + bytes,
-                                                 name, site,    {0, 0}};
+    /* Of an operation that is left out nothing is kept; it would get a register when others end. */
+    if ((look_at_this_thread() || state == ON) && (use == WATCH_WINDOW || !must_spare())) {
+        struct watch new = {.use = use, .request = request, .win = win, .rank = rank, .number = next_number++,
+                            .begin = begin, .end = begin + bytes, .name = name, .site = site};
+        enter(&new);
         if (has_our_handler()) {
             choose();
         } else {
@@ -584,23 +587,23 @@ void margay_watch_begin(enum margay_watch use, MPI_Request request, MPI_Win win,
 /* Ends those of a request, or those of a window with a rank: all ranks when that is -1. */
 static void end(MPI_Request request, MPI_Win win, int rank, int is_freed)
 {
-    if (state != ON || !margay_check_is_on()) {
+    if (watches_used == 0 || state != ON || !margay_check_is_on()) {
         return;
     }
     pthread_mutex_lock(&lock);
-    size_t kept = 0;
-    for (size_t i = 0; i < watches_used; i++) {
-        const struct watch *of = &watches[i];
-        int is_its = request != MPI_REQUEST_NULL
-                         ? of->request == request
-                         : of->win == win && (of->use == WATCH_WINDOW ? is_freed : rank < 0 || of->rank == rank);
-        if (!is_its) {
-            watches[kept++] = *of;
+    int is_held = 0, is_of_request = request != MPI_REQUEST_NULL;
+    uint16_t next = is_of_request ? *chain_of(first_of_request, request) : *chain_of(first_of_win, win);
+    while (next != NONE) {
+        uint16_t at = next;
+        const struct watch *of = &watches[at];
+        next = is_of_request ? of->of_request.next : of->of_win.next;
+        int is_its = is_of_request ? of->request == request
+                                   : of->win == win && (of->use == WATCH_WINDOW ? is_freed : rank < 0 || of->rank == rank);
+        if (is_its) {
+            is_held |= forget(at);
         }
     }
-    int is_changed = kept != watches_used;
-    watches_used = kept;
-    if (is_changed) {
+    if (is_held) {
         choose();
     }
     pthread_mutex_unlock(&lock);
@@ -633,7 +636,7 @@ void margay_watch_say(void)
     int n = notes_used;
     memcpy(said, notes, (size_t)n * sizeof *notes);
     notes_used = 0;
-    for (size_t i = 0; i < watches_used; i++) {
+    for (uint16_t i = newest; i != NONE; i = watches[i].older) {
         if (watches[i].use == WATCH_WINDOW) {
             watches[i].is_off[0] = watches[i].is_off[1] = 0;
         }

@@ -387,7 +387,14 @@ fn hooks(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
         .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,--enable-new-dtags"])
         .args(["-Wl,-rpath,$ORIGIN/..", "-Wl,--gc-sections"])
         .arg(format!("-Wl,-soname,{NAME}"));
-    for source in ["record.c", "hooks.c", "makers.c", "objects.c"] {
+    const SOURCES: [&str; 5] = [
+        "record.c",
+        "hooks.c",
+        "makers.c",
+        "objects.c",
+        "place.c",
+    ];
+    for source in SOURCES {
         cc.arg(sources.join(source));
     }
     cc.arg(&watch);

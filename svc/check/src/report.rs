@@ -11,6 +11,8 @@ use crate::places::Places;
 const EPERM: i32 = 1;
 const EACCES: i32 = 13;
 const ENOSYS: i32 = 38;
+/// In place of an error, as in `abi/check/watch.h`.
+const SPARING: i64 = -1;
 
 /// Findings of one kind that are printed; further ones are counted.
 const MOST_PRINTED: u32 = 50;
@@ -23,6 +25,7 @@ pub struct Report {
     counts: BTreeMap<Kind, u32>,
     repeated: u32,
     was_unwatched: bool,
+    was_left_out: Vec<&'static str>,
 }
 
 impl Report {
@@ -34,6 +37,7 @@ impl Report {
             counts: BTreeMap::new(),
             repeated: 0,
             was_unwatched: false,
+            was_left_out: Vec::new(),
         }
     }
 
@@ -58,6 +62,11 @@ impl Report {
     /// Says once why loads and stores are not looked at in some process: the error of the system
     /// call, or 0.
     pub fn unwatched(&mut self, error: i64) {
+        if error == SPARING {
+            return self.left_out(vec![
+                "loads and stores of the program are looked at in some of its operations only: they begin faster than watch registers can be set in a sixteenth of the time",
+            ]);
+        }
         if std::mem::replace(&mut self.was_unwatched, true) {
             return;
         }
@@ -71,6 +80,16 @@ impl Report {
         self.line(&format!(
             "check: loads and stores of the program are not looked at: {why}"
         ));
+    }
+
+    /// Says once what is no longer looked at, because there is too much of it.
+    pub fn left_out(&mut self, what: Vec<&'static str>) {
+        for what in what {
+            if !self.was_left_out.contains(&what) {
+                self.line(&format!("check: {what}"));
+                self.was_left_out.push(what);
+            }
+        }
     }
 
     /// Prints the summary; returns whether anything was found. `code` is that of the job; `seen` of
