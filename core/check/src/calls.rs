@@ -101,7 +101,8 @@ fn is_collective(name: &str) -> bool {
 }
 
 impl Checker {
-    pub(crate) fn before(&mut self, process: usize, record: &Record) {
+    /// Takes the items of the record.
+    pub(crate) fn before(&mut self, process: usize, record: &mut Record) {
         let call = self.processes[process].call(process, &record.name, record.site);
         if record.phase == Phase::Before && !self.processes[process].is_known {
             return;
@@ -110,7 +111,7 @@ impl Checker {
         self.threads_begin(process, record, &call);
         let mut running = Running {
             call: call.clone(),
-            items: record.items.clone(),
+            items: Vec::new(),
             problem: match self.processes[process].is_finalized {
                 true => Some(self.after_finalize(process, &call)),
                 false => self.problem(process, record, &call, sort),
@@ -159,6 +160,7 @@ impl Checker {
                 _ => {}
             }
         }
+        running.items = std::mem::take(&mut record.items);
         let own = &mut self.processes[process];
         if own.running.len() > 1 && !own.is_multithreaded {
             own.is_multithreaded = true;
@@ -625,10 +627,13 @@ impl Checker {
                 own.types.remove(&handle);
             }
             Object::Win => {
-                own.windows.remove(&handle);
+                let id = own.windows.remove(&handle).map(|own| own.id);
+                id.into_iter()
+                    .for_each(|id| self.fenced(process, id, u32::MAX));
             }
             _ => {}
         }
+        let own = &mut self.processes[process];
         if handle >= FIRST_OWN {
             own.freed.insert(handle, (object, running.call.clone()));
         }

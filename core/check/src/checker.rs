@@ -39,6 +39,8 @@ pub struct Checker {
     pub(crate) windows: Vec<Window>,
     pub(crate) made_windows: HashMap<(usize, u64), usize>,
     findings: Vec<Finding>,
+    /// What is no longer looked at, because there was too much of it.
+    left_out: Vec<&'static str>,
     /// Nobody has received a message.
     is_a_message_lost: bool,
     /// By process: messages that could have come in another order, which is no error as such.
@@ -79,14 +81,25 @@ impl Checker {
         std::mem::take(&mut self.findings)
     }
 
-    /// Takes a record of a process.
-    pub fn take(&mut self, process: usize, record: Record) {
-        if record.phase == Phase::Before
-            && let Some(own) = self.processes.get_mut(process)
-        {
-            own.last = Some(own.call(process, &record.name, record.site));
+    /// Takes what is no longer looked at, since the last time, because there was too much of it.
+    pub fn newly_left_out(&mut self) -> Vec<&'static str> {
+        std::mem::take(&mut self.left_out)
+    }
+
+    pub(crate) fn left_out(&mut self, what: &'static str) {
+        if !self.left_out.contains(&what) {
+            self.left_out.push(what);
         }
-        self.processes[process].waiting.push_back(record);
+    }
+
+    /// Takes records of a process.
+    pub fn take(&mut self, process: usize, records: impl IntoIterator<Item = Record>) {
+        let own = &mut self.processes[process];
+        own.waiting.extend(records);
+        let mut all = own.waiting.iter();
+        if let Some(last) = all.rfind(|record| record.phase == Phase::Before) {
+            own.last = Some(own.call(process, &last.name, last.site));
+        }
         self.proceed();
     }
 
@@ -142,12 +155,12 @@ impl Checker {
         loop {
             let mut moved = false;
             for process in 0..self.processes.len() {
-                while let Some(record) = self.processes[process].waiting.pop_front() {
+                while let Some(mut record) = self.processes[process].waiting.pop_front() {
                     if !self.is_over && self.waits(process, &record) {
                         self.processes[process].waiting.push_front(record);
                         break;
                     }
-                    self.handle(process, &record);
+                    self.handle(process, &mut record);
                     moved = true;
                 }
             }
@@ -157,9 +170,9 @@ impl Checker {
         }
     }
 
-    fn handle(&mut self, process: usize, record: &Record) {
+    fn handle(&mut self, process: usize, record: &mut Record) {
         match record.phase {
-            Phase::Site | Phase::Unwatched => {}
+            Phase::Site | Phase::Unwatched | Phase::Memory => {}
             Phase::Hello => self.hello(process, record),
             Phase::Before => self.before(process, record),
             Phase::After => self.after(process, record),

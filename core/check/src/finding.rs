@@ -10,7 +10,7 @@ pub struct Site {
 }
 
 /// A call of a program.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
     pub name: String,
     pub site: Site,

@@ -12,6 +12,8 @@
 //! | `messages` | which send belongs to which receive; races |
 //! | `request` | requests: lost, unused, in use |
 //! | `window` | epochs and accesses that conflict |
+//! | `accesses` | accesses to a window by their bytes |
+//! | `uses` | memory that open calls use by its addresses |
 //! | `threads` | calls of several threads |
 //! | `types` | datatypes as signatures |
 //! | `state` | what is known of a process |
@@ -21,6 +23,7 @@
 //! enough, calls are taken for right.
 #![forbid(unsafe_code)]
 
+mod accesses;
 mod arguments;
 mod calls;
 mod checker;
@@ -34,6 +37,7 @@ mod request;
 mod state;
 mod threads;
 mod types;
+mod uses;
 mod window;
 
 pub use checker::{Checker, End, Ended};

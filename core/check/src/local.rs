@@ -5,9 +5,10 @@
 //! epoch of fences; or, with locks, stores of processes that have learned nothing from the window
 //! before. Processes that call `MPI_Win_sync` or fetch values, at any time, are left out.
 
+use crate::accesses::{Access, AccessKind, By, What};
 use crate::checker::Checker;
 use crate::finding::{Finding, Kind};
-use crate::objects::{Access, By, Late, What};
+use crate::objects::Late;
 use crate::record::Record;
 
 impl Checker {
@@ -37,15 +38,11 @@ impl Checker {
         else {
             return;
         };
-        let new = Access {
+        let kind = AccessKind {
             process,
             call,
-            target,
-            begin,
-            end: begin.saturating_add(record.number(2)),
             what: if is_store { What::Writes } else { What::Reads },
-            fences: is_fence_epoch.then_some(window.fences),
-            after: window.fences,
+            is_in_fences: is_fence_epoch,
             by: match window.locks.get(&(target as i64)) {
                 _ if own.is_ordered_by_values || window.post.is_some() => By::Unknown,
                 Some((_, true)) => By::Exclusive,
@@ -55,38 +52,21 @@ impl Checker {
             },
             is_local: true,
             is_first: !window.has_learned,
-            ended: Some(began.clone()),
+        };
+        let new = Access {
+            kind,
+            target,
+            begin,
+            end: begin.saturating_add(record.number(2)),
+            after: window.fences,
             began,
+            is_over: true,
         };
         // It may be what the program waits for.
         if !is_store && let Some(window) = own.windows.get_mut(&record.handle(0)) {
             window.has_learned = true;
         }
         self.enter(id, new);
-    }
-
-    /// Whether an access of the owner and one of another process conflict. They overlap, and one
-    /// of them writes.
-    pub(crate) fn conflicts_with_owner(&self, old: &Access, new: &Access) -> bool {
-        if old.process == new.process || old.by == By::Unknown || new.by == By::Unknown {
-            return false;
-        }
-        if self.is_before(old, new) {
-            return false;
-        }
-        if let (Some(a), Some(b)) = (old.fences, new.fences) {
-            return a == b;
-        }
-        let (own, other) = if old.is_local { (old, new) } else { (new, old) };
-        let is_locked = |a: &Access| matches!(a.by, By::Shared | By::Exclusive);
-        let is_exclusive = own.by == By::Exclusive || other.by == By::Exclusive;
-        let is_store = own.what == What::Writes;
-        is_store
-            && is_locked(other)
-            && !(is_exclusive && is_locked(own))
-            && own.after == other.after
-            && own.is_first
-            && other.is_first
     }
 
     /// At the end it is known which processes order their accesses by values.
@@ -109,7 +89,7 @@ impl Checker {
 }
 
 /// What is still to be known of a conflict of two accesses, where one of them is the owner's own.
-pub fn late(old: &Access, new: &Access) -> Option<Late> {
+pub fn late(old: &AccessKind, new: &AccessKind) -> Option<Late> {
     if !old.is_local && !new.is_local {
         return None;
     }
@@ -117,7 +97,7 @@ pub fn late(old: &Access, new: &Access) -> Option<Late> {
     Some(Late {
         owner: own.process,
         other: other.process,
-        is_void_if_got_again: other.what == What::Reads && other.fences.is_none(),
+        is_void_if_got_again: other.what == What::Reads && !other.is_in_fences,
         found: Finding::new(Kind::Conflict),
     })
 }

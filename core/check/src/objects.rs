@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use crate::accesses::Accesses;
 use crate::finding::{Call, Finding};
 use crate::state::Moment;
 use crate::types::Data;
@@ -113,7 +114,9 @@ pub struct Messages {
 pub struct Window {
     pub members: Vec<u32>,
     pub units: BTreeMap<usize, i64>,
-    pub accesses: Vec<Access>,
+    pub accesses: Accesses,
+    /// How many fences each process has made; all there can be once it has freed the window.
+    pub fences: BTreeMap<usize, u32>,
     /// How often each process has got from it.
     pub gets: BTreeMap<usize, u32>,
     /// Conflicts with loads and stores of the owner, until it is known whether the processes have
@@ -128,44 +131,4 @@ pub struct Late {
     /// What another process gets may be what it waits for, when it gets it again.
     pub is_void_if_got_again: bool,
     pub found: Finding,
-}
-
-pub struct Access {
-    pub process: usize,
-    pub call: Call,
-    pub target: usize,
-    pub begin: i64,
-    pub end: i64,
-    pub what: What,
-    pub fences: Option<u32>,
-    /// How many fences its process had made before it.
-    pub after: u32,
-    pub by: By,
-    /// A load or store of the window's owner.
-    pub is_local: bool,
-    /// Its process has learned nothing of others by a lock or by what it got from the window.
-    pub is_first: bool,
-    pub began: Moment,
-    pub ended: Option<Moment>,
-}
-
-/// What orders an access with those of other processes, beside messages.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum By {
-    /// Nothing else.
-    Nothing,
-    /// A lock, which others have at the same time or not.
-    Shared,
-    Exclusive,
-    /// What is not followed: the groups of `MPI_Win_start` and `MPI_Win_post`, or the values of
-    /// operations that fetch.
-    Unknown,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum What {
-    Reads,
-    Writes,
-    /// With this operation: 0 where the origin compares.
-    Combines(u64),
 }

@@ -4,7 +4,8 @@
 //! u32   bytes that follow
 //! u8    phase: 'b' before the call, 'a' after it, 's' where an address is, 'h' who it is,
 //!       'c' a buffer of an open request has changed, 't' the program has loaded from or stored to
-//!       memory that MPI is using, 'u' its loads and stores are not looked at
+//!       memory that MPI is using, 'u' its loads and stores are not looked at, 'm' where in memory
+//!       the records that follow are
 //! u8    bytes of the name
 //! ...   name: MPI_Send; functions of large counts have that of their small ones
 //! u64   address of the call: the instruction behind it
@@ -30,6 +31,7 @@ pub enum Phase {
     Changed,
     Touched,
     Unwatched,
+    Memory,
 }
 
 /// What a record says.
@@ -64,6 +66,7 @@ impl Record {
             b'c' => Phase::Changed,
             b't' => Phase::Touched,
             b'u' => Phase::Unwatched,
+            b'm' => Phase::Memory,
             _ => return None,
         };
         let length = usize::from(rest.take(1)?[0]);

@@ -133,34 +133,35 @@ impl Checker {
         let handles: Vec<u64> = record.list(0).iter().map(|h| *h as u64).collect();
         for (i, handle) in handles.iter().enumerate() {
             let status = statuses.get(4 * i..4 * i + 4).unwrap_or_default();
-            let Some(request) = self.processes[process].requests.get(handle).cloned() else {
+            let Some(request) = self.processes[process].requests.get(handle) else {
                 continue;
             };
-            if let (Some(posted), [..]) = (request.posted, status)
-                && !status.is_empty()
-            {
-                self.received(process, comm_of(&request), posted, status);
+            if let Some(posted) = request.posted.filter(|_| !status.is_empty()) {
+                self.received(process, comm_of(request), posted, status);
             }
         }
         for (i, handle) in handles.iter().enumerate() {
             let status = statuses.get(4 * i..4 * i + 4).unwrap_or_default();
-            let Some(request) = self.processes[process].requests.get(handle).cloned() else {
+            let Some(request) = self.processes[process].requests.get(handle) else {
                 continue;
             };
-            if let Some(posted) = request.posted {
+            let (posted, collective, comm) = (request.posted, request.collective, comm_of(request));
+            let is_access = request.call.name.starts_with("MPI_R");
+            let access = is_access.then(|| request.call.clone());
+            if let Some(posted) = posted {
                 match status.is_empty() {
-                    true => self.lose_track(process, comm_of(&request)),
-                    false => self.receive_ended(process, comm_of(&request), posted),
+                    true => self.lose_track(process, comm),
+                    false => self.receive_ended(process, comm, posted),
                 }
             }
-            if let Some(place) = request.collective {
+            if let Some(place) = collective {
                 self.end_collective(process, place);
             }
-            if request.call.name.starts_with("MPI_R") {
-                self.access_done(process, &request.call);
+            if let Some(call) = access {
+                self.access_done(process, &call);
             }
             let own = &mut self.processes[process];
-            own.uses.retain(|u| u.until != Until::Request(*handle));
+            own.uses.end_request(*handle);
             match own.requests.get_mut(handle) {
                 Some(request) if request.is_persistent => {
                     request.is_active = false;
@@ -276,7 +277,7 @@ impl Checker {
         let Some(mut request) = own.requests.remove(&handle) else {
             return;
         };
-        own.uses.retain(|u| u.until != Until::Request(handle));
+        own.uses.end_request(handle);
         let rank = own.rank;
         let call = own.call(process, &record.name, record.site);
         let in_vain = request.in_vain.take();

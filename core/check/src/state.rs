@@ -7,6 +7,7 @@ use crate::finding::{Call, Finding, Site};
 use crate::record::{Item, Record};
 use crate::threads::Threads;
 use crate::types::Type;
+use crate::uses::Uses;
 
 pub const MPI_COMM_NULL: u64 = 0x100;
 pub const MPI_COMM_WORLD: u64 = 0x101;
@@ -174,7 +175,7 @@ pub struct Process {
     pub in_vain: Option<Finding>,
     pub objects: BTreeMap<(Object, u64), Call>,
     pub windows: HashMap<u64, OwnWindow>,
-    pub uses: Vec<Use>,
+    pub uses: Uses,
     pub moment: Vec<u32>,
     /// Records that wait until those of other processes have come.
     pub waiting: VecDeque<Record>,

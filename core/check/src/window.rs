@@ -1,16 +1,16 @@
 //! One-sided communication: epochs, and accesses that conflict.
 
+use std::collections::BTreeMap;
+
 use margay_core_datatype::Basic;
 
+use crate::accesses::{Access, AccessKind, By, What};
 use crate::checker::Checker;
 use crate::finding::{Call, Finding, Kind};
 use crate::local::late;
-use crate::objects::{Access, By, Late, What, Window};
+use crate::objects::{Late, Window};
 use crate::record::Record;
 use crate::state::*;
-
-/// Accesses to a window that are remembered; older ones are forgotten.
-const MOST_ACCESSES: usize = 4096;
 
 /// `MPI_MODE_NOPRECEDE`
 const NOPRECEDE: i64 = 2048;
@@ -153,7 +153,7 @@ impl Checker {
             return;
         };
         let (first, second) = (record.number(1), record.number(2));
-        let mut completes = None;
+        let (mut completes, mut fences) = (None, None);
         match record.name.as_str() {
             "MPI_Win_fence" => {
                 own.fence = (first & NOSUCCEED == 0).then_some(call);
@@ -162,6 +162,7 @@ impl Checker {
                 own.is_after_fence = own.fence.is_some();
                 own.locked = None;
                 completes = Some(-1);
+                fences = Some(own.fences);
             }
             "MPI_Win_lock" => {
                 own.locks.insert(first, (call, second == EXCLUSIVE));
@@ -208,37 +209,41 @@ impl Checker {
         let Some(target) = completes else {
             return;
         };
-        let is_all = target < 0;
-        (self.processes[process].uses).retain(|u| match u.until {
-            Until::Window(win, rank) => win != handle || !(is_all || rank == target),
-            Until::Request(_) => true,
-        });
+        let target = (target >= 0).then_some(target);
+        self.processes[process].uses.end_window(handle, target);
         if record.name.contains("local") {
             return;
         }
-        let now = self.processes[process].tick();
-        for access in &mut self.windows[id].accesses {
-            let is_its = access.process == process && (is_all || access.target as i64 == target);
-            if is_its && access.ended.is_none() {
-                access.ended = Some(now.clone());
-            }
+        let now = self.now(process, true);
+        let target = target.and_then(|target| usize::try_from(target).ok());
+        self.windows[id].accesses.complete(process, target, now);
+        if let Some(fences) = fences {
+            self.fenced(process, id, fences);
         }
-        // These conflict with nothing any more.
-        (self.windows[id].accesses).retain(|a| a.by != By::Unknown || a.ended.is_none());
+    }
+
+    /// The number of the last event of a process, or of a new one.
+    fn now(&mut self, process: usize, is_new: bool) -> u32 {
+        let own = &mut self.processes[process];
+        if is_new {
+            own.tick();
+        }
+        own.moment
+            .get(own.rank as usize)
+            .copied()
+            .unwrap_or(u32::MAX - 1)
     }
 
     /// The request of an access is done: its memory is free. What it got it has; what it put may
     /// still be on its way.
     pub(crate) fn access_done(&mut self, process: usize, call: &Call) {
-        self.processes[process].uses.retain(|u| u.call != *call);
-        let now: Moment = self.processes[process].moment.as_slice().into();
+        self.processes[process].uses.end_call(call);
         if !call.name.contains("get") {
             return;
         }
-        for access in self.windows.iter_mut().flat_map(|w| &mut w.accesses) {
-            if access.process == process && access.call == *call && access.ended.is_none() {
-                access.ended = Some(now.clone());
-            }
+        let now = self.now(process, false);
+        for window in &mut self.windows {
+            window.accesses.complete_call(call, now);
         }
     }
 
@@ -319,7 +324,6 @@ impl Checker {
             None if own.lock_all.is_some() => By::Shared,
             None => By::Nothing,
         };
-        let fences = is_fence_epoch.then_some(after);
         let is_first = !own.has_learned;
         let is_get = matches!(record.name.as_str(), "MPI_Get" | "MPI_Rget");
         own.has_learned |= is_get;
@@ -350,24 +354,26 @@ impl Checker {
             "MPI_Get" | "MPI_Rget" => What::Reads,
             _ => What::Combines(record.handle(11)),
         };
-        let new = Access {
+        let kind = AccessKind {
             process,
             call,
+            what,
+            is_in_fences: is_fence_epoch,
+            by: match self.processes[process].is_ordered_by_values {
+                true => By::Unknown,
+                false => by,
+            },
+            is_local: false,
+            is_first,
+        };
+        let new = Access {
+            kind,
             target: usize::try_from(target).ok()?,
             begin,
             end: begin.checked_add(bytes)?,
-            what,
-            fences,
             after,
-            by: if self.processes[process].is_ordered_by_values {
-                By::Unknown
-            } else {
-                by
-            },
             began,
-            is_local: false,
-            is_first,
-            ended: None,
+            is_over: false,
         };
         self.enter(id, new);
         None
@@ -375,30 +381,64 @@ impl Checker {
 
     /// Enters an access, and looks for others that conflict with it.
     pub(crate) fn enter(&mut self, id: usize, new: Access) {
-        let rank = self.processes[new.process].rank;
-        let target = new.target;
-        let found = (self.windows[id].accesses.iter())
-            .find(|old| self.conflict(old, &new))
-            .map(|old| {
-                let found = Finding::new(Kind::Conflict)
-                    .say(format!("rank {}: ", self.processes[old.process].rank))
-                    .call(&old.call)
-                    .say(format!(" and rank {rank}: "))
-                    .call(&new.call)
-                    .say(format!(
-                        " access the same bytes of the window of rank {target}, and nothing orders them; separate them by a synchronization, or use MPI_Accumulate"
-                    ));
-                (found, late(old, &new))
-            });
+        let rank = |process: usize| self.processes[process].rank as usize;
+        let (process, target) = (new.kind.process, new.target);
+        let found = self.windows[id].accesses.find(&new, rank).map(|old| {
+            let found = Finding::new(Kind::Conflict)
+                .say(format!("rank {}: ", rank(old.process)))
+                .call(&old.call)
+                .say(format!(" and rank {}: ", rank(process)))
+                .call(&new.kind.call)
+                .say(format!(
+                    " access the same bytes of the window of rank {target}, and nothing orders them; separate them by a synchronization, or use MPI_Accumulate"
+                ));
+            (found, late(old, &new.kind))
+        });
+        let own = rank(process);
         let accesses = &mut self.windows[id].accesses;
-        if accesses.len() == MOST_ACCESSES {
-            accesses.drain(..MOST_ACCESSES / 2);
+        accesses.enter(new, own);
+        if accesses.is_full() {
+            self.purge(id);
         }
-        accesses.push(new);
         match found {
             Some((found, Some(late))) => self.windows[id].late.push(Late { found, ..late }),
             Some((found, None)) => self.report(found),
             None => {}
+        }
+    }
+
+    /// Drops accesses of which all other processes of the window know that they are over.
+    fn purge(&mut self, id: usize) {
+        let members = self.windows[id].members.iter().map(|m| self.process_of(*m));
+        let members: Vec<Option<usize>> = members.collect();
+        let known = |of: usize| {
+            let rank = self.processes[of].rank as usize;
+            let others = members.iter().filter(|member| **member != Some(of));
+            let seen = others.map(|member| match member.map(|m| &self.processes[m]) {
+                Some(other) if other.has_ended && other.waiting.is_empty() => u32::MAX,
+                Some(other) => other.moment.get(rank).copied().unwrap_or_default(),
+                None => 0,
+            });
+            seen.min().unwrap_or(u32::MAX)
+        };
+        let known: BTreeMap<usize, u32> =
+            (members.iter().flatten().map(|&of| (of, known(of)))).collect();
+        let known = |of: usize| known.get(&of).copied().unwrap_or_default();
+        if self.windows[id].accesses.purge(known) {
+            self.left_out(
+                "a window is accessed in more places than are remembered; conflicts with the first ones are not found",
+            );
+        }
+    }
+
+    /// A process has made fences of a window, or has freed it: accesses before those that all have
+    /// made are forgotten.
+    pub(crate) fn fenced(&mut self, process: usize, id: usize, fences: u32) {
+        let window = &mut self.windows[id];
+        window.fences.insert(process, fences);
+        if window.fences.len() == window.members.len() {
+            let all = window.fences.values().min().copied();
+            window.accesses.forget_before(all.unwrap_or_default());
         }
     }
 
@@ -423,15 +463,11 @@ impl Checker {
             };
             let at = |address: u64| i64::try_from(address - window.base).unwrap_or(i64::MAX);
             let began: Moment = own.moment.as_slice().into();
-            let access = Access {
+            let kind = AccessKind {
                 process,
                 call: call.clone(),
-                target,
-                begin: at(begin),
-                end: at(end),
                 what: if writes { What::Writes } else { What::Reads },
-                fences: (window.fences > 0).then_some(window.fences),
-                after: window.fences,
+                is_in_fences: window.fences > 0,
                 by: match window.locks.get(&(target as i64)) {
                     _ if own.is_ordered_by_values || window.post.is_some() => By::Unknown,
                     Some((_, true)) => By::Exclusive,
@@ -440,7 +476,14 @@ impl Checker {
                 },
                 is_local: false,
                 is_first: false,
-                ended: until.is_none().then(|| began.clone()),
+            };
+            let access = Access {
+                kind,
+                target,
+                begin: at(begin),
+                end: at(end),
+                after: window.fences,
+                is_over: until.is_none(),
                 began,
             };
             found.push((window.id, access));
@@ -448,49 +491,6 @@ impl Checker {
         found
             .into_iter()
             .for_each(|(id, access)| self.enter(id, access));
-    }
-
-    fn conflict(&self, old: &Access, new: &Access) -> bool {
-        const NO_OP: u64 = 0x3d;
-        let is_apart = old.target != new.target || old.end <= new.begin || new.end <= old.begin;
-        let is_read = |w: What| matches!(w, What::Reads | What::Combines(NO_OP));
-        let harmless = match (old.what, new.what) {
-            (What::Combines(_), What::Combines(_)) => true,
-            (a, b) => is_read(a) && is_read(b),
-        };
-        if is_apart || harmless {
-            return false;
-        }
-        if old.is_local || new.is_local {
-            return self.conflicts_with_owner(old, new);
-        }
-        if old.process == new.process {
-            // Of one process: those that have been completed are ordered.
-            return old.ended.is_none();
-        }
-        let is_unknown = old.by == By::Unknown || new.by == By::Unknown;
-        let is_locked = |a: &Access| matches!(a.by, By::Shared | By::Exclusive);
-        let is_exclusive = old.by == By::Exclusive || new.by == By::Exclusive;
-        if is_unknown || (is_exclusive && is_locked(old) && is_locked(new)) {
-            return false;
-        }
-        if let (Some(a), Some(b)) = (old.fences, new.fences) {
-            return a == b;
-        }
-        // All come to a fence, and what was begun before it is over then.
-        if old.after != new.after {
-            return false;
-        }
-        !self.is_before(old, new)
-    }
-
-    /// Whether an access was over when the other one began, and the process of that one knew it.
-    pub(crate) fn is_before(&self, a: &Access, b: &Access) -> bool {
-        let rank = self.processes[a.process].rank as usize;
-        match (&a.ended, b.began.get(rank)) {
-            (Some(end), Some(seen)) => end.get(rank).is_some_and(|end| seen >= end),
-            _ => false,
-        }
     }
 
     /// The origin's memory is in use until the access is completed.
@@ -550,9 +550,7 @@ impl Checker {
             call: call.clone(),
             until: until.unwrap_or(Until::Request(0)),
         };
-        let both =
-            |old: &&Use| old.begin < new.end && new.begin < old.end && (old.writes || new.writes);
-        let found = own.uses.iter().find(both).map(|old| {
+        let found = own.uses.find(new.begin, new.end, new.writes).map(|old| {
             let does = |writes: bool| if writes { "writes to" } else { "reads" };
             Finding::new(Kind::Buffer)
                 .say(format!("rank {}: ", own.rank))
@@ -564,10 +562,13 @@ impl Checker {
                     if old.writes { "writes to" } else { "reads" }
                 ))
         });
-        if until.is_some() && own.uses.len() < MOST_ACCESSES {
-            own.uses.push(new);
-        }
+        let is_left_out = until.is_some() && !own.uses.enter(new);
         self.access_own(process, call, (buffer, end), writes, until);
+        if is_left_out {
+            self.left_out(
+                "more memory is in use at the same time than is remembered; calls that use the rest of it too early are not found",
+            );
+        }
         if let Some(found) = found {
             self.report(found);
         }

@@ -22,7 +22,7 @@ impl World {
         for rank in 0..ranks {
             let process = checker.connected();
             let who = [rank, ranks, 100 + rank, 32767].map(Item::Number).to_vec();
-            checker.take(process, record(Phase::Hello, "", 0, who));
+            checker.take(process, [record(Phase::Hello, "", 0, who)]);
         }
         World { checker, site: 0 }
     }
@@ -30,12 +30,12 @@ impl World {
     fn before(&mut self, rank: usize, name: &str, items: Vec<Item>) {
         self.site += 1;
         let record = record(Phase::Before, name, self.site, items);
-        self.checker.take(rank, record);
+        self.checker.take(rank, [record]);
     }
 
     fn after(&mut self, rank: usize, name: &str, items: Vec<Item>) {
         let record = record(Phase::After, name, self.site, items);
-        self.checker.take(rank, record);
+        self.checker.take(rank, [record]);
     }
 
     fn call(&mut self, rank: usize, name: &str, items: Vec<Item>) {
@@ -220,7 +220,7 @@ fn wrong_arguments_are_reported_when_the_rank_dies_of_them_or_the_library_takes_
     world.before(0, "MPI_Send", numbers(&[4096, 1, INT, 9, 0, WORLD]));
     let mut refused = record(Phase::After, "MPI_Send", 1, vec![]);
     refused.code = 6;
-    world.checker.take(0, refused);
+    world.checker.take(0, [refused]);
     world.checker.finish(End::Failed);
     assert_eq!(world.found(), []);
 }
@@ -249,7 +249,7 @@ fn a_send_that_failed_is_no_message() {
     world.before(0, "MPI_Bsend", numbers(&[4096, 1, FLOAT, 1, 5, WORLD]));
     let mut refused = record(Phase::After, "MPI_Bsend", 1, vec![]);
     refused.code = 2;
-    world.checker.take(0, refused);
+    world.checker.take(0, [refused]);
     world.send(0, INT, 1, 1, 5);
     world.receive(1, INT, (0, 5), [0, 5]);
     world.finalize(0);
@@ -340,7 +340,7 @@ fn after_a_collective_call_that_failed_none_are_compared() {
     world.barrier(0);
     let mut refused = record(Phase::After, "MPI_Barrier", 1, vec![]);
     refused.code = 2;
-    world.checker.take(0, refused);
+    world.checker.take(0, [refused]);
     world.reduce(0, "MPI_Allreduce", SUM);
     world.barrier(1);
     assert_eq!(world.found(), []);
@@ -386,7 +386,7 @@ fn by_thread(world: &mut World, thread: u64, phase: Phase, name: &str, items: Ve
     world.site += 1;
     let mut record = record(phase, name, world.site, items);
     record.thread = thread;
-    world.checker.take(0, record);
+    world.checker.take(0, [record]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use margay_core_check::{Checker, End, Ended, Phase, Record};
 use margay_sys_os::process::{beside, ends_with_thread};
 use margay_sys_os::signal::{SIGHUP, SIGINT, SIGTERM, SignalSet, send, take_defaults_in};
 
-use listen::{Event, Listening};
+use listen::{Event, Listening, Records};
 use places::Places;
 use report::Report;
 
@@ -160,9 +160,11 @@ fn follow(
                 let Some(&process) = processes.get(&connection) else {
                     continue;
                 };
-                for record in records {
-                    take(&mut checker, report, process, record);
-                }
+                let records = Records(&records).map_while(|record| record);
+                let calls = records.filter_map(|record| of_calls(report, process, record));
+                checker.take(process, calls);
+                report.take(checker.found());
+                report.left_out(checker.newly_left_out());
             }
             Ok(Event::Closed(connection)) => {
                 open = open.saturating_sub(1);
@@ -197,16 +199,16 @@ fn follow(
     Ok((status, checker.looked_at()))
 }
 
-fn take(checker: &mut Checker, report: &mut Report, process: usize, record: Record) {
-    if record.phase == Phase::Site {
-        let file = PathBuf::from(record.text(1));
-        let offset = record.handle(0);
-        report.places.enter(process, record.site, file, offset);
-        return;
+/// A record that the checker takes; what the others say goes into the report.
+fn of_calls(report: &mut Report, process: usize, record: Record) -> Option<Record> {
+    match record.phase {
+        Phase::Site => {
+            let file = PathBuf::from(record.text(1));
+            let offset = record.handle(0);
+            report.places.enter(process, record.site, file, offset);
+        }
+        Phase::Unwatched => report.unwatched(record.number(0)),
+        _ => return Some(record),
     }
-    if record.phase == Phase::Unwatched {
-        return report.unwatched(record.number(0));
-    }
-    checker.take(process, record);
-    report.take(checker.found());
+    None
 }

@@ -24,8 +24,9 @@ const READ_BYTES: usize = 64 << 10;
 /// What happens.
 pub enum Event {
     Connected(u64),
-    /// Records of a connection, in their order.
-    Records(u64, Vec<Record>),
+    /// Records of a connection, in their order. They are read where they are used: memory that
+    /// another thread has allocated takes longer to free than all else that is done with it.
+    Records(u64, Vec<u8>),
     Closed(u64),
     Signal(i32),
     /// The launcher has ended.
@@ -121,18 +122,27 @@ fn accept(listener: &UnixListener, to: &SyncSender<Event>, is_ending: &AtomicBoo
     let _ = to.send(Event::AllConnected);
 }
 
-/// Reads the records of a process to its end, or to the first bytes that are none. Those that have
-/// come together are handed on together.
+/// Reads the records of a process to its end, or to the first bytes that are none.
 fn records(stream: UnixStream, number: u64, to: &SyncSender<Event>) {
-    let mut stream = BufReader::with_capacity(READ_BYTES, stream);
-    let mut batch = Vec::new();
-    while let Some(record) = record(&mut stream) {
-        batch.push(record);
-        if !has_another(stream.buffer())
-            && to
-                .send(Event::Records(number, std::mem::take(&mut batch)))
-                .is_err()
-        {
+    pass_on(
+        Vec::new(),
+        BufReader::with_capacity(READ_BYTES, stream),
+        number,
+        to,
+    );
+}
+
+/// Passes on records from a stream; those that have come together, together.
+fn pass_on(
+    mut batch: Vec<u8>,
+    mut stream: BufReader<impl Read>,
+    number: u64,
+    to: &SyncSender<Event>,
+) {
+    while append(&mut stream, &mut batch).is_some() {
+        let is_over = !has_another(stream.buffer()) || batch.len() >= READ_BYTES;
+        let mut send = || to.send(Event::Records(number, std::mem::take(&mut batch)));
+        if is_over && send().is_err() {
             return;
         }
     }
@@ -141,14 +151,33 @@ fn records(stream: UnixStream, number: u64, to: &SyncSender<Event>) {
     }
 }
 
-/// The next record; none at the end, and when there is something else.
-fn record(stream: &mut impl Read) -> Option<Record> {
+/// Adds the next record to a batch; none at the end, and when there is something else.
+fn append(stream: &mut impl Read, batch: &mut Vec<u8>) -> Option<()> {
     let mut length = [0; 4];
     stream.read_exact(&mut length).ok()?;
-    let length = Some(u32::from_le_bytes(length)).filter(|&n| n <= MOST_BYTES)?;
-    let mut bytes = vec![0; length as usize];
-    stream.read_exact(&mut bytes).ok()?;
-    Record::read(&bytes)
+    let n = Some(u32::from_le_bytes(length)).filter(|&n| n <= MOST_BYTES)?;
+    let before = batch.len();
+    batch.extend_from_slice(&length);
+    batch.resize(before + length.len() + n as usize, 0);
+    let read = stream.read_exact(&mut batch[before + length.len()..]);
+    if read.is_err() {
+        batch.truncate(before);
+    }
+    read.ok()
+}
+
+/// The records of a batch; none instead of one that is no record.
+pub struct Records<'a>(pub &'a [u8]);
+
+impl Iterator for Records<'_> {
+    type Item = Option<Record>;
+
+    fn next(&mut self) -> Option<Option<Record>> {
+        let (length, rest) = self.0.split_first_chunk()?;
+        let (bytes, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        self.0 = rest;
+        Some(Record::read(bytes))
+    }
 }
 
 /// Whether a whole record has been read already.
