@@ -1,5 +1,6 @@
 /* Records of calls, written to the socket on which the checker listens. */
 #include "record.h"
+#include "ring.h"
 #include "watch.h"
 
 #include <dlfcn.h>
@@ -16,13 +17,19 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+/* What the checker says on the socket. */
+#define READS_RINGS 'r'
+#define HAS_OPENED 'o'
+
 /* The most entries of an array that a record has. */
 #define MOST 65536
 
 static pthread_once_t opened = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int checker = -1;
-static pid_t owner;
+static int is_child;
+/* Where records go; NULL: into the socket. */
+static struct ring *ring;
 static volatile int has_world;
 /* omp_in_parallel, where the program has OpenMP and only the level for one thread. */
 static int (*in_parallel)(void);
@@ -37,25 +44,38 @@ static struct text text;
 /* This thread is inside a hook: what the hook itself calls is no call of the program. */
 static _Thread_local int is_inside;
 
-static void put(const void *bytes, size_t n)
+/* Where the next bytes go; NULL where there is no memory for them. */
+static char *more(size_t n)
 {
     if (text.used + n > text.room) {
         size_t room = (text.used + n) * 2 + 256;
-        char *more = realloc(text.bytes, room);
-        if (more == NULL) {
-            return;
+        char *bytes = realloc(text.bytes, room);
+        if (bytes == NULL) {
+            return NULL;
         }
-        text.bytes = more;
+        text.bytes = bytes;
         text.room = room;
     }
-    memcpy(text.bytes + text.used, bytes, n);
     text.used += n;
+    return text.bytes + text.used - n;
 }
 
+static void put(const void *bytes, size_t n)
+{
+    char *to = more(n);
+    if (to != NULL) {
+        memcpy(to, bytes, n);
+    }
+}
+
+/* In one piece, whose length the compiler knows: a copy of each byte or number by itself took most of a record's time. */
 static void put_number(int64_t number)
 {
-    put("n", 1);
-    put(&number, sizeof number);
+    char *to = more(1 + sizeof number);
+    if (to != NULL) {
+        to[0] = 'n';
+        memcpy(to + 1, &number, sizeof number);
+    }
 }
 
 static void put_count(char kind, uint32_t n)
@@ -192,20 +212,25 @@ static void put_items(const char *items, va_list list)
     }
 }
 
+/* The kernel's number of this thread. */
+static uint64_t own_thread(void)
+{
+    static _Thread_local uint64_t number;
+    if (number == 0) {
+        number = (uint64_t)syscall(SYS_gettid);
+    }
+    return number;
+}
+
 static void begin(enum margay_check_phase phase, const char *name, const void *site, int code)
 {
     text.used = 0;
     uint32_t length = 0;
-    uint8_t kind = (uint8_t)phase, name_length = (uint8_t)strlen(name);
-    uint64_t at = (uint64_t)(uintptr_t)site, thread = (uint64_t)syscall(SYS_gettid);
-    int64_t result = code;
-    put(&length, sizeof length);
-    put(&kind, 1);
-    put(&name_length, 1);
-    put(name, name_length);
-    put(&at, sizeof at);
-    put(&thread, sizeof thread);
-    put(&result, sizeof result);
+    uint8_t start[sizeof length + 2] = {0, 0, 0, 0, (uint8_t)phase, (uint8_t)strlen(name)};
+    int64_t place[3] = {(int64_t)(intptr_t)site, (int64_t)own_thread(), code};
+    put(start, sizeof start);
+    put(name, start[sizeof length + 1]);
+    put(place, sizeof place);
 }
 
 /* Sends what has been put together. The lock is held. */
@@ -215,6 +240,13 @@ static void flush(void)
     memcpy(text.bytes, &length, sizeof length);
     const char *from = text.bytes;
     size_t left = text.used;
+    if (ring != NULL && checker >= 0) {
+        if (!margay_ring_write(ring, from, left)) {
+            close(checker);
+            checker = -1;
+        }
+        return;
+    }
     while (left > 0 && checker >= 0) {
         ssize_t done = send(checker, from, left, MSG_NOSIGNAL);
         if (done < 0 && errno != EINTR) {
@@ -268,6 +300,43 @@ static void describe(const void *site)
     flush();
 }
 
+/* A child made by fork has the socket of its parent, and says nothing on it. */
+static void in_child(void)
+{
+    is_child = 1;
+}
+
+/* Whoever listens says first whether it reads rings: an agent that passes records on to another host does not. */
+static int hears(char word)
+{
+    char said = 0;
+    ssize_t n;
+    do {
+        n = recv(checker, &said, 1, 0);
+    } while (n < 0 && errno == EINTR);
+    return n == 1 && said == word;
+}
+
+static void agree_on_ring(void)
+{
+    char path[64];
+    struct ring *made = hears(READS_RINGS) ? margay_ring_make(checker, path, sizeof path) : NULL;
+    if (made == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    begin(MEMORY, "", (void *)agree_on_ring, 0);
+    put_text(path);
+    flush();
+    pthread_mutex_unlock(&lock);
+    if (hears(HAS_OPENED)) {
+        margay_ring_opened(made);
+        ring = made;
+    } else {
+        margay_ring_drop(made);
+    }
+}
+
 static void connect_checker(void)
 {
     const char *name = getenv("MARGAY_CHECK");
@@ -283,7 +352,10 @@ static void connect_checker(void)
         s = -1;
     }
     checker = s;
-    owner = getpid();
+    pthread_atfork(NULL, NULL, in_child);
+    if (s >= 0) {
+        agree_on_ring();
+    }
 }
 
 static int is_other_abi(struct dl_phdr_info *info, size_t size, void *found)
@@ -300,8 +372,7 @@ static int is_other_abi(struct dl_phdr_info *info, size_t size, void *found)
 int margay_check_is_on(void)
 {
     pthread_once(&opened, connect_checker);
-    /* A child made by fork has the socket of its parent, and says nothing on it. */
-    return checker >= 0 && owner == getpid();
+    return checker >= 0 && !is_child;
 }
 
 int margay_check_has_world(void)

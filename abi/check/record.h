@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum margay_check_phase { BEFORE = 'b', AFTER = 'a', SITE = 's', HELLO = 'h', CHANGED = 'c', TOUCHED = 't', UNWATCHED = 'u' };
+enum margay_check_phase { BEFORE = 'b', AFTER = 'a', SITE = 's', HELLO = 'h', CHANGED = 'c', TOUCHED = 't', UNWATCHED = 'u', MEMORY = 'm' };
 
 /* Writes a record. The items follow as `items` says:
  *   h  a handle or an address        i  an int              l  a 64-bit number

@@ -387,8 +387,9 @@ fn hooks(tools: &Tools, folder: &Path, to: &Path) -> Result<()> {
         .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,--enable-new-dtags"])
         .args(["-Wl,-rpath,$ORIGIN/..", "-Wl,--gc-sections"])
         .arg(format!("-Wl,-soname,{NAME}"));
-    const SOURCES: [&str; 5] = [
+    const SOURCES: [&str; 6] = [
         "record.c",
+        "ring.c",
         "hooks.c",
         "makers.c",
         "objects.c",

@@ -6,6 +6,7 @@
 mod listen;
 mod places;
 mod report;
+mod ring;
 
 use std::collections::HashMap;
 use std::env;

@@ -1,6 +1,6 @@
 //! Threads that wait: for connections, for records, for signals, and for the end of the launcher.
 
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -11,10 +11,12 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use margay_core_check::{MOST_BYTES, Record};
+use margay_core_check::{MOST_BYTES, Phase, Record};
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::is_trusted;
 use margay_sys_os::signal::{SignalFd, SignalSet};
+
+use crate::ring::{READS_RINGS, Ring};
 
 /// Batches of records that are read ahead of the checker; a rank waits while there are as many.
 const MOST_AHEAD: usize = 64;
@@ -123,13 +125,29 @@ fn accept(listener: &UnixListener, to: &SyncSender<Event>, is_ending: &AtomicBoo
 }
 
 /// Reads the records of a process to its end, or to the first bytes that are none.
-fn records(stream: UnixStream, number: u64, to: &SyncSender<Event>) {
-    pass_on(
-        Vec::new(),
-        BufReader::with_capacity(READ_BYTES, stream),
-        number,
-        to,
-    );
+fn records(mut stream: UnixStream, number: u64, to: &SyncSender<Event>) {
+    // An agent of another host, which passes on what it gets, does not read this.
+    let _ = stream.write_all(&[READS_RINGS]);
+    let mut socket = BufReader::with_capacity(READ_BYTES, stream);
+    let mut bytes = Vec::new();
+    let first = match append(&mut socket, &mut bytes) {
+        Some(()) => Records(&bytes).next().flatten(),
+        None => return,
+    };
+    let Some(first) = first.filter(|first| first.phase == Phase::Memory) else {
+        return pass_on(bytes, socket, number, to);
+    };
+    // The process waits for the answer: nothing has been read beyond this record.
+    let ring = (socket.get_ref().try_clone()).and_then(|s| Ring::open(first.text(0), s));
+    match ring {
+        Ok(ring) => pass_on(
+            Vec::new(),
+            BufReader::with_capacity(READ_BYTES, ring),
+            number,
+            to,
+        ),
+        Err(_) => pass_on(Vec::new(), socket, number, to),
+    }
 }
 
 /// Passes on records from a stream; those that have come together, together.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -53,8 +53,13 @@ impl Records {
 
     /// Takes in what has come; what is to be sent to the relay is added to `said`.
     pub(super) fn turn(&mut self, said: &mut Vec<u8>) {
-        while let Ok((socket, _)) = self.listener.accept() {
-            if is_trusted(socket.as_fd()) && socket.set_nonblocking(true).is_ok() {
+        while let Ok((mut socket, _)) = self.listener.accept() {
+            // The process waits to hear whether records may stand in memory that both ends have.
+            let is_answered = |socket: &mut UnixStream| socket.write_all(b"s").is_ok();
+            if is_trusted(socket.as_fd())
+                && socket.set_nonblocking(true).is_ok()
+                && is_answered(&mut socket)
+            {
                 let window = wire::WINDOW;
                 self.open.insert(self.next, Process { socket, window });
                 self.next += 1;
