@@ -284,7 +284,7 @@ fn members_show_their_affinity_when_it_is_another() {
     let mut expected: Vec<String> = [(1, 8), (1, 3), (1, 8), (1, 2), (2, 2), (2, 2), (1, 1)]
         .into_iter()
         .flat_map(|(level, members)| region(level, members))
-        .chain(["1 members, this is 0".to_owned()])
+        .chain((0..2).map(|member| format!("2 members, this is {member}")))
         .collect();
     expected.sort_unstable();
     assert_eq!(shown, expected);

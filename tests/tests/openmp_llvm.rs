@@ -73,6 +73,38 @@ fn what_only_llvms_compilers_call() {
     passes(omp(&executable).env("KMP_AFFINITY", "granularity=fine,compact"));
 }
 
+/// libomp prints members' lines among what the program prints, in a format of its own.
+#[test]
+fn members_show_their_affinity_as_with_libomp() {
+    let folder = scratch();
+    let executable = by_clang("affinity_text.c", folder.path());
+    let mut run = omp(&executable);
+    run.envs([("OMP_DISPLAY_AFFINITY", "true"), ("OMP_PLACES", "{0}")]);
+    let shown = succeed(&mut run);
+    let mut lines = shown.lines();
+    let mut next = || lines.next().unwrap_or_else(|| panic!("{shown}"));
+    let of_member = |line: &str, member: &str| {
+        let rest = line.strip_prefix("OMP: pid ").unwrap_or_default();
+        let words: Vec<&str> = rest.split(' ').collect();
+        let (process, thread) = (words[0].parse::<u32>(), words[2].parse::<u32>());
+        assert!(process.is_ok() && thread.is_ok(), "{shown}");
+        let end = format!("thread {member} bound to OS proc set {{0}}");
+        assert_eq!(words[3..].join(" "), end, "{shown}");
+    };
+    assert_eq!(next(), "first");
+    of_member(next(), "0");
+    assert_eq!(
+        next(),
+        "54 OMP: pid %P tid %i thread %n bound to OS proc set {%A}"
+    );
+    let mut members = [next(), next()];
+    members.sort_unstable_by_key(|line| line.contains("thread 1"));
+    of_member(members[0], "0");
+    of_member(members[1], "1");
+    let rest = ["member 0 in {0}", "1 member", "5 <000>", "PASSED"];
+    assert_eq!(rest.map(|_| next()), rest, "{shown}");
+}
+
 #[test]
 fn cancelled_regions_use_up_no_memory() {
     let folder = scratch();

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use margay_abi_omp::region;
 use margay_abi_omp::runtime::{read, runtime, with};
+use margay_core_openmp::format::Interface;
 use margay_run_openmp::team::{Context, Request};
 use margay_sys_threads::border::inside;
 
@@ -21,7 +22,10 @@ unsafe fn fork(microtask: Microtask, arguments: &[*mut c_void]) {
     // SAFETY: by the caller's promise; the call lives until the region is over.
     let body = unsafe { call.body() };
     with(|context| {
-        let request = context.calls.request.take();
+        let request = Request {
+            interface: Interface::Llvm,
+            ..context.calls.request.take()
+        };
         context.parallel(body, request, None, None);
     });
 }
@@ -75,6 +79,7 @@ pub unsafe extern "C-unwind" fn __kmpc_fork_call_if(
 fn one_member() -> Request {
     Request {
         threads: 1,
+        interface: Interface::Llvm,
         ..Request::default()
     }
 }

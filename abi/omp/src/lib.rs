@@ -2,6 +2,7 @@
 //! looks up the runtime of this process,
 //! and its tool. The compilers' own calls are in `abi/gomp` and `abi/kmpc`.
 
+mod affinity_format;
 mod kept;
 pub mod locks;
 pub mod memory;

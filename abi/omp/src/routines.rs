@@ -2,15 +2,13 @@
 //! C; for Fortran, with an underscore and arguments by reference; and with `_8_`, where Fortran's
 //! default integer has 64 bits.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
 use margay_core_openmp::schedule::{Kind, Schedule};
-use margay_run_openmp::affinity;
 use margay_run_openmp::icv::{Icv, SUPPORTED_ACTIVE_LEVELS};
 use margay_run_openmp::team::Context;
 use margay_sys_os::clock::Clock;
-use margay_sys_threads::outlined::text;
 
 use crate::runtime::{read, runtime, with};
 use crate::tools;
@@ -360,127 +358,4 @@ pub unsafe extern "C-unwind" fn omp_pause_resource_(kind: *const i32, device: *c
 pub unsafe extern "C-unwind" fn omp_pause_resource_all_(kind: *const i32) -> i32 {
     // SAFETY: by the caller's promise.
     unsafe { omp_pause_resource_all(*kind) }
-}
-
-/// A text from Fortran, without the blanks at its end.
-///
-/// # Safety
-/// `from` has `length` readable bytes.
-unsafe fn fortran_text(from: *const c_char, length: usize) -> String {
-    // SAFETY: by the caller's promise.
-    let from = unsafe { text(from, Some(length)) };
-    from.trim_end_matches(' ').to_owned()
-}
-
-/// Writes as much of a text as there is room for, with a zero byte at the end; returns its length.
-///
-/// # Safety
-/// `to` has `room` writable bytes.
-unsafe fn put_text(to: *mut c_char, room: usize, text: &str) -> usize {
-    if room > 0 {
-        let length = text.len().min(room - 1);
-        // SAFETY: by the caller's promise.
-        unsafe {
-            std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast::<u8>(), length);
-            to.add(length).write(0);
-        }
-    }
-    text.len()
-}
-
-/// The same for Fortran, with blanks to the end.
-///
-/// # Safety
-/// As above.
-unsafe fn put_fortran_text(to: *mut c_char, room: usize, text: &str) -> i32 {
-    let length = text.len().min(room);
-    // SAFETY: by the caller's promise.
-    unsafe {
-        std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast::<u8>(), length);
-        std::ptr::write_bytes(to.add(length), b' ', room - length);
-    }
-    text.len() as i32
-}
-
-/// # Safety
-/// `format` ends with a zero byte.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn omp_set_affinity_format(format: *const c_char) {
-    // SAFETY: by the caller's promise.
-    let format = unsafe { text(format, None) };
-    runtime().icvs.set_affinity_format(&format);
-}
-
-/// # Safety
-/// `to` has `room` writable bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn omp_get_affinity_format(to: *mut c_char, room: usize) -> usize {
-    // SAFETY: by the caller's promise.
-    unsafe { put_text(to, room, &runtime().icvs.affinity_format()) }
-}
-
-/// # Safety
-/// `format` is null or ends with a zero byte.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn omp_display_affinity(format: *const c_char) {
-    // SAFETY: by the caller's promise.
-    let format = unsafe { text(format, None) };
-    with(|context| eprintln!("{}", affinity::capture(context, Some(&format))));
-}
-
-/// # Safety
-/// `to` has `room` writable bytes; `format` is null or ends with a zero byte.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn omp_capture_affinity(
-    to: *mut c_char,
-    room: usize,
-    format: *const c_char,
-) -> usize {
-    // SAFETY: by the caller's promise.
-    let format = unsafe { text(format, None) };
-    let line = with(|context| affinity::capture(context, Some(&format)));
-    // SAFETY: by the caller's promise.
-    unsafe { put_text(to, room, &line) }
-}
-
-/// # Safety
-/// `format` has `length` readable bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn omp_set_affinity_format_(format: *const c_char, length: usize) {
-    // SAFETY: by the caller's promise.
-    let format = unsafe { fortran_text(format, length) };
-    runtime().icvs.set_affinity_format(&format);
-}
-
-/// # Safety
-/// `to` has `room` writable bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn omp_get_affinity_format_(to: *mut c_char, room: usize) -> i32 {
-    // SAFETY: by the caller's promise.
-    unsafe { put_fortran_text(to, room, &runtime().icvs.affinity_format()) }
-}
-
-/// # Safety
-/// `format` has `length` readable bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn omp_display_affinity_(format: *const c_char, length: usize) {
-    // SAFETY: by the caller's promise.
-    let format = unsafe { fortran_text(format, length) };
-    with(|context| eprintln!("{}", affinity::capture(context, Some(&format))));
-}
-
-/// # Safety
-/// `to` has `room` writable bytes, and `format` `length` readable ones.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn omp_capture_affinity_(
-    to: *mut c_char,
-    format: *const c_char,
-    room: usize,
-    length: usize,
-) -> i32 {
-    // SAFETY: by the caller's promise.
-    let format = unsafe { fortran_text(format, length) };
-    let line = with(|context| affinity::capture(context, Some(&format)));
-    // SAFETY: by the caller's promise.
-    unsafe { put_fortran_text(to, room, &line) }
 }

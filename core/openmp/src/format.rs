@@ -28,6 +28,27 @@ const FIELDS: [(char, &str, Field); 10] = [
     ('A', "thread_affinity", Field::Affinity),
 ];
 
+/// Whose interface a program's code calls. Their libraries show different lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Interface {
+    /// That of gcc's libgomp.
+    #[default]
+    Gnu,
+    /// That of LLVM's libomp.
+    Llvm,
+}
+
+impl Interface {
+    /// The affinity format where neither `OMP_AFFINITY_FORMAT` nor the program sets one.
+    #[must_use]
+    pub fn default_format(self) -> &'static str {
+        match self {
+            Interface::Gnu => "level %L thread %i affinity %A",
+            Interface::Llvm => "OMP: pid %P tid %i thread %n bound to OS proc set {%A}",
+        }
+    }
+}
+
 /// The text that `format` makes of the fields' values. A number may be padded with zeros, all
 /// values with spaces; without a dot a field is left-aligned, and a field that is unknown is
 /// `undefined`.

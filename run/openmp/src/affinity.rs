@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 use margay_core_openmp::environment::Bind;
-use margay_core_openmp::format::{self, Field};
+use margay_core_openmp::format::{self, Field, Interface};
 use margay_sys_os::cpu;
 use margay_sys_os::process;
 use margay_sys_threads::tls_block::{self, natively};
@@ -143,10 +143,11 @@ fn bind(processors: &'static [usize]) {
     natively(|| bind(0));
 }
 
-/// The text of a format for the current member; without one, of the format in force.
+/// The text of a format for the current member, as the library of the interface shows it; without
+/// a format, of the one in force.
 #[must_use]
-pub fn capture(context: &Context, text: Option<&str>) -> String {
-    let in_force = context.runtime().icvs.affinity_format();
+pub fn capture(context: &Context, text: Option<&str>, interface: Interface) -> String {
+    let in_force = context.runtime().icvs.affinity_format(interface);
     let text = text.filter(|text| !text.is_empty()).unwrap_or(&in_force);
     format::expand(text, |field| match field {
         Field::TeamNumber => context.teams.get().0.to_string(),
@@ -160,10 +161,28 @@ pub fn capture(context: &Context, text: Option<&str>) -> String {
             .map_or_else(|| "-1".to_owned(), |parent| parent.id.to_string()),
         Field::Host => process::host_name(),
         Field::Process => std::process::id().to_string(),
-        // As libgomp shows it.
-        Field::NativeThread => format!("{:#x}", process::thread_handle()),
-        Field::Affinity => environment::ranges(&processors(context), "-"),
+        Field::NativeThread => match interface {
+            Interface::Gnu => format!("{:#x}", process::thread_handle()),
+            Interface::Llvm => process::thread_id().to_string(),
+        },
+        Field::Affinity => {
+            let form = match interface {
+                Interface::Gnu => "-",
+                Interface::Llvm => ",",
+            };
+            environment::ranges(&processors(context), form)
+        }
     })
+}
+
+/// Shows the line that [`capture`] makes where the library of the interface does: libgomp on
+/// standard error, libomp among what the program prints.
+pub fn display(context: &Context, text: Option<&str>, interface: Interface) {
+    let line = capture(context, text, interface);
+    match interface {
+        Interface::Gnu => eprintln!("{line}"),
+        Interface::Llvm => process::print_line(&line),
+    }
 }
 
 /// The processors on which the current member may run.
@@ -177,13 +196,14 @@ pub fn processors(context: &Context) -> Vec<usize> {
         .unwrap_or_else(cpu::affinity)
 }
 
-/// For each forking thread, by the hash of what identifies it, the hash of what a format may show
-/// of its last team whose members were shown.
+/// For each forking thread, by the hash of what identifies it, the hash of what fields of a format
+/// may show of its last team whose members were shown.
 #[derive(Debug, Default)]
 pub(crate) struct ShownAffinity(Mutex<BTreeMap<u64, u64>>);
 
 /// Whether the members of a team that `parent` forks are to show their lines: the level, the number
-/// of members, a place or the format has changed since they were shown last.
+/// of members or a place has changed since they were shown last. Another format is no such change
+/// (OpenMP 5.1, 6.13).
 pub(crate) fn is_to_be_shown(parent: &Context, team: &'static Team) -> bool {
     let (mut thread, mut what) = (DefaultHasher::new(), DefaultHasher::new());
     parent.initial_address().hash(&mut thread);
@@ -203,13 +223,7 @@ pub(crate) fn is_to_be_shown(parent: &Context, team: &'static Team) -> bool {
     for id in 0..team.size {
         team.member(id).place().hash(&mut what);
     }
-    team.runtime.icvs.affinity_format().hash(&mut what);
     let shown = &team.runtime.shown_affinity.0;
     let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
     shown.insert(thread.finish(), what.finish()) != Some(what.finish())
-}
-
-/// Shows the line of a member.
-pub(crate) fn display(context: &Context) {
-    eprintln!("{}", capture(context, None));
 }

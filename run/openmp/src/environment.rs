@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::sync::atomic::Ordering;
 
 use margay_core_openmp::environment::{self as values, Bind};
+use margay_core_openmp::format::Interface;
 use margay_core_openmp::places;
 use margay_core_openmp::schedule::{Kind, Schedule};
 use margay_sys_os::cpu;
@@ -30,8 +31,8 @@ pub struct Environment {
     pub cancellation: bool,
     pub max_task_priority: u32,
     pub display_affinity: bool,
-    /// `OMP_AFFINITY_FORMAT`, or the default.
-    pub affinity_format: String,
+    /// `OMP_AFFINITY_FORMAT`
+    pub affinity_format: Option<String>,
     /// `OMP_NUM_TEAMS`; 0 without.
     pub teams: u32,
     /// `OMP_TEAMS_THREAD_LIMIT`; 0 without.
@@ -66,9 +67,6 @@ impl Offload {
         }
     }
 }
-
-/// The affinity format without `OMP_AFFINITY_FORMAT`; the text of GCC's libgomp.
-const DEFAULT_FORMAT: &str = "level %L thread %i affinity %A";
 
 /// `GOMP_SPINCOUNT=infinity`
 const INFINITE_SPINS: u64 = u64::MAX;
@@ -181,9 +179,7 @@ impl Environment {
             display_affinity: read
                 .value("OMP_DISPLAY_AFFINITY", values::boolean)
                 .unwrap_or(false),
-            affinity_format: read
-                .text("OMP_AFFINITY_FORMAT")
-                .unwrap_or_else(|| DEFAULT_FORMAT.to_owned()),
+            affinity_format: read.text("OMP_AFFINITY_FORMAT"),
             teams: read
                 .value("OMP_NUM_TEAMS", |text| values::number(text, 1))
                 .unwrap_or(0) as u32,
@@ -233,7 +229,7 @@ impl Environment {
             .iter()
             .map(|place| format!("{{{}}}", ranges(place, ":")))
             .collect();
-        let format = icvs.affinity_format();
+        let format = icvs.affinity_format(Interface::Gnu);
         let mut lines = vec![
             "_OPENMP = '201511'".to_owned(),
             format!("OMP_DYNAMIC = '{}'", truth(icv.dynamic)),
@@ -350,8 +346,8 @@ fn schedule_text(schedule: Schedule) -> String {
     }
 }
 
-/// Numbers in ascending order as ranges: `0-3,7`, or with ':' the start and the length of each
-/// range: `0:4,7`.
+/// Numbers in ascending order as ranges: `0-3,7,8-9`, or with ':' the start and the length of each
+/// range: `0:4,7,8:2`. LLVM's library takes three numbers for a range: `0-3,7,8,9` with ','.
 #[must_use]
 pub fn ranges(numbers: &[usize], form: &str) -> String {
     let mut parts: Vec<String> = Vec::new();
@@ -364,6 +360,7 @@ pub fn ranges(numbers: &[usize], form: &str) -> String {
         }
         parts.push(match (len, form) {
             (1, _) => first.to_string(),
+            (2, ",") => format!("{first},{}", first + 1),
             (_, ":") => format!("{first}:{len}"),
             _ => format!("{first}-{}", first + len - 1),
         });
@@ -465,6 +462,14 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_ranges_in_three_forms() {
+        let numbers = [0, 1, 3, 5, 6, 7];
+        assert_eq!(ranges(&numbers, "-"), "0-1,3,5-7");
+        assert_eq!(ranges(&numbers, ","), "0,1,3,5-7");
+        assert_eq!(ranges(&numbers, ":"), "0:2,3,5:3");
+    }
+
+    #[test]
     fn the_display_has_libgomps_form() {
         let (environment, _) = read(&[
             ("OMP_NUM_THREADS", "3,2"),
@@ -472,7 +477,8 @@ mod tests {
             ("OMP_PLACES", "{0}"),
             ("OMP_PROC_BIND", "spread,close"),
         ]);
-        let icvs = Icvs::new(environment.initial, &environment.affinity_format, 2, 0);
+        let format = environment.affinity_format.as_deref();
+        let icvs = Icvs::new(environment.initial, format, 2, 0);
         let text = environment.display(&icvs, false);
         for line in [
             "  OMP_NUM_THREADS = '3,2'\n",

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use margay_core_openmp::environment::Bind;
+use margay_core_openmp::format::Interface;
 use margay_core_openmp::schedule::{Kind, Schedule};
 
 /// The internal control variables of a data environment.
@@ -65,8 +66,9 @@ impl Icv {
 pub struct Icvs {
     /// The values of an initial task.
     pub initial: &'static Icv,
-    /// `affinity-format-var`, which the program may change (`omp_set_affinity_format`).
-    affinity_format: RwLock<String>,
+    /// `affinity-format-var`, which the program may change (`omp_set_affinity_format`); none for
+    /// the default, which differs between interfaces.
+    affinity_format: RwLock<Option<String>>,
     /// `nteams-var`, which the program may change; 0 for none.
     pub teams: AtomicU32,
     /// `teams-thread-limit-var`, the same.
@@ -80,11 +82,16 @@ pub struct Icvs {
 impl Icvs {
     /// The variables with these values.
     #[must_use]
-    pub fn new(initial: Icv, affinity_format: &str, teams: u32, teams_thread_limit: u32) -> Icvs {
+    pub fn new(
+        initial: Icv,
+        affinity_format: Option<&str>,
+        teams: u32,
+        teams_thread_limit: u32,
+    ) -> Icvs {
         let initial: &'static Icv = Box::leak(Box::new(initial));
         Icvs {
             initial,
-            affinity_format: RwLock::new(affinity_format.to_owned()),
+            affinity_format: RwLock::new(affinity_format.map(str::to_owned)),
             teams: AtomicU32::new(teams),
             teams_thread_limit: AtomicU32::new(teams_thread_limit),
             kept: Mutex::new(HashSet::from([initial])),
@@ -121,17 +128,18 @@ impl Icvs {
         kept
     }
 
-    /// The affinity format in force.
+    /// The affinity format in force for code that calls this interface.
     #[must_use]
-    pub fn affinity_format(&self) -> String {
+    pub fn affinity_format(&self, interface: Interface) -> String {
         let format = self.affinity_format.read();
-        format.unwrap_or_else(PoisonError::into_inner).clone()
+        let format = format.unwrap_or_else(PoisonError::into_inner).clone();
+        format.unwrap_or_else(|| interface.default_format().to_owned())
     }
 
     /// Sets the affinity format.
     pub fn set_affinity_format(&self, format: &str) {
         let current = self.affinity_format.write();
-        format.clone_into(&mut current.unwrap_or_else(PoisonError::into_inner));
+        *current.unwrap_or_else(PoisonError::into_inner) = Some(format.to_owned());
     }
 }
 
@@ -141,7 +149,7 @@ mod tests {
 
     #[test]
     fn equal_values_are_one() {
-        let icvs = Icvs::new(Icv::default(2), "", 0, 0);
+        let icvs = Icvs::new(Icv::default(2), None, 0, 0);
         let three = icvs.change(icvs.initial, |icv| icv.threads = 3);
         let again = icvs.change(icvs.initial, |icv| icv.threads = 3);
         assert!(std::ptr::eq(three, again));

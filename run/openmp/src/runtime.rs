@@ -59,7 +59,7 @@ impl Runtime {
         Runtime {
             icvs: Icvs::new(
                 environment.initial,
-                &environment.affinity_format,
+                environment.affinity_format.as_deref(),
                 environment.teams,
                 environment.teams_thread_limit,
             ),

@@ -340,7 +340,7 @@ impl Team {
         start.set_league((0, 1));
         start.set_reductions(None);
         start.initial.set(Some(&self.initial), Ordering::Relaxed);
-        start.shows_affinity.store(false, Ordering::Relaxed);
+        start.show_affinity(None);
         self.prepare(None, None);
     }
 

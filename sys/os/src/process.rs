@@ -1,6 +1,6 @@
 //! Processes: starting many of them quickly, waiting for them, and ending whole families.
 
-use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_int, c_void};
 use std::fs;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -54,6 +54,15 @@ pub enum Forked {
     Parent(u32),
     /// The new process.
     Child,
+}
+
+/// Prints a line by the C library, so that it stands where it belongs among what a program of C has
+/// printed.
+pub fn print_line(line: &str) {
+    // A line of a program's own format has no NUL; what follows one would be cut off.
+    let line = CString::new(line.split('\0').next().unwrap_or_default()).unwrap_or_default();
+    // SAFETY: the text ends with NUL.
+    unsafe { libc::puts(line.as_ptr()) };
 }
 
 /// Splits the process in two.

@@ -28,8 +28,10 @@ int main(void)
 		region(2);
 	}
 	region(1);
+	/* Another format is nothing else to show. */
 	omp_set_affinity_format("%N members, this is %n");
 	region(1);
+	region(2);
 	puts("PASSED");
 	return 0;
 }

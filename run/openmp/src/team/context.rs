@@ -3,6 +3,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::atomic::Ordering;
 
+use margay_core_openmp::format::Interface;
 use margay_core_openmp::tools::Sync;
 use margay_sys_os::thread_end;
 use margay_sys_threads::inspect::Wait;
@@ -72,6 +73,8 @@ pub struct Request {
     pub most: u32,
     /// The clause `proc_bind`, with the numbers of `omp_proc_bind_t`; 0 without.
     pub bind: u32,
+    /// Which interface the construct's code calls.
+    pub interface: Interface,
 }
 
 /// Teams of a league when neither a clause nor a variable gives their number; libgomp's value.
@@ -263,9 +266,7 @@ impl Context {
         affinity::assign(self, team, request.bind);
         let displays = self.runtime().environment.display_affinity;
         let shows_affinity = displays && affinity::is_to_be_shown(self, team);
-        start
-            .shows_affinity
-            .store(shows_affinity, Ordering::Relaxed);
+        start.show_affinity(shows_affinity.then_some(request.interface));
         team.prepare(Some(self), share);
         team.nesting.site.store(body.site(), Ordering::Relaxed);
         if let Some(tool) = self.tool {
@@ -300,8 +301,8 @@ impl Context {
         self.member.record().begin();
         affinity::keep_bound(self);
         let start = &self.team.start;
-        if start.shows_affinity.load(Ordering::Relaxed) {
-            affinity::display(self);
+        if let Some(interface) = start.shows_affinity() {
+            affinity::display(self, None, interface);
         }
         match self.tool {
             None => start.body.run(),

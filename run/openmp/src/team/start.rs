@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use margay_core_openmp::format::Interface;
 use margay_sys_os::static_ref::StaticRef;
 use margay_sys_threads::outlined::Posted;
 
@@ -22,8 +23,9 @@ pub(super) struct RegionStart {
     has_reductions: AtomicBool,
     reductions: Mutex<Option<Arc<Reductions>>>,
     pub(super) initial: StaticRef<InitialThread>,
-    /// Whether members show their affinity when they begin.
-    pub(super) shows_affinity: AtomicBool,
+    /// Whether members show their affinity when they begin, and as LLVM's library does.
+    shows_affinity: AtomicBool,
+    shows_as_llvm: AtomicBool,
 }
 
 impl RegionStart {
@@ -36,6 +38,27 @@ impl RegionStart {
             reductions: Mutex::default(),
             initial: StaticRef::none(),
             shows_affinity: AtomicBool::new(false),
+            shows_as_llvm: AtomicBool::new(false),
+        }
+    }
+
+    /// Members show their affinity when they begin, as the library of this interface does; or not.
+    #[inline]
+    pub(super) fn show_affinity(&self, interface: Option<Interface>) {
+        let as_llvm = interface == Some(Interface::Llvm);
+        self.shows_affinity
+            .store(interface.is_some(), Ordering::Relaxed);
+        self.shows_as_llvm.store(as_llvm, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn shows_affinity(&self) -> Option<Interface> {
+        if !self.shows_affinity.load(Ordering::Relaxed) {
+            None
+        } else if self.shows_as_llvm.load(Ordering::Relaxed) {
+            Some(Interface::Llvm)
+        } else {
+            Some(Interface::Gnu)
         }
     }
 
