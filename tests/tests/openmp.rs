@@ -271,6 +271,13 @@ fn the_environment_is_read_and_mistakes_are_reported() {
 }
 
 #[test]
+fn variables_that_a_program_sets_before_its_first_region_count() {
+    let folder = scratch();
+    let executable = compile("late_environment.c", &["-fopenmp"], folder.path());
+    passes(&executable, &[("OMP_NUM_THREADS", "2")]);
+}
+
+#[test]
 fn members_show_their_affinity_when_it_is_another() {
     let folder = scratch();
     let executable = compile("shown.c", &["-fopenmp"], folder.path());

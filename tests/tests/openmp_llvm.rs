@@ -73,6 +73,13 @@ fn what_only_llvms_compilers_call() {
     passes(omp(&executable).env("KMP_AFFINITY", "granularity=fine,compact"));
 }
 
+#[test]
+fn variables_that_a_program_sets_before_its_first_region_count() {
+    let folder = scratch();
+    let executable = by_clang("late_environment.c", folder.path());
+    passes(omp(&executable).env("OMP_NUM_THREADS", "2"));
+}
+
 /// libomp prints members' lines among what the program prints, in a format of its own.
 #[test]
 fn members_show_their_affinity_as_with_libomp() {

@@ -17,7 +17,7 @@ mod task;
 
 use margay_abi_omp::runtime::runtime;
 use margay_core_openmp::environment::ENV_COPIES;
-use margay_run_openmp::{bundled, environment};
+use margay_run_openmp::bundled;
 use margay_sys_os::heap::CheckedAllocator;
 use margay_sys_os::{process, thread_end};
 
@@ -38,15 +38,10 @@ fn out_of_memory(bytes: usize) -> ! {
 
 /// Runs when the library is loaded.
 extern "C" fn start() {
-    // Reports invalid values of variables, too, whether or not the program ever forks.
-    let runtime = runtime();
     if process::thread_id() == std::process::id() {
         margay_abi_kmpc::mark_main_thread();
         // Without room for the call a program whose main thread ends before it does not end.
-        let _ = thread_end::at_thread_end(move || runtime.main_thread_has_ended());
-    }
-    if let Some(verbose) = environment::display_wanted() {
-        eprint!("{}", runtime.environment.display(&runtime.icvs, verbose));
+        let _ = thread_end::at_thread_end(|| runtime().main_thread_has_ended());
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use margay_run_openmp::AnyClock;
-use margay_run_openmp::environment::Environment;
+use margay_run_openmp::environment::{self, Environment};
 use margay_run_openmp::team::{self, Context};
 use margay_run_openmp::{Runtime, preempt_members};
 use margay_sys_threads::border::Border;
@@ -11,12 +11,19 @@ use margay_sys_threads::slot;
 
 use crate::{kept, tools};
 
-/// The runtime of this process. Made when the library is loaded.
+/// The runtime of this process. Made when the program first uses OpenMP, so that environment
+/// variables count which it sets before: `margay omp` loads the library long before a script sets
+/// `OMP_NUM_THREADS` and imports the package that brings a library of its own.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
         preempt_members();
-        Runtime::new(Environment::of_process(), AnyClock::System).kept_by(kept::words)
+        let environment = Environment::of_process();
+        let runtime = Runtime::new(environment, AnyClock::System).kept_by(kept::words);
+        if let Some(verbose) = environment::display_wanted() {
+            eprint!("{}", runtime.environment.display(&runtime.icvs, verbose));
+        }
+        runtime
     })
 }
 

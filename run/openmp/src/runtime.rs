@@ -28,7 +28,7 @@ use crate::tool::Tool;
 // Fields: one for each thing that the threads of a program share.
 #[derive(Debug)]
 pub struct Runtime {
-    /// What the environment variables said when the library was loaded.
+    /// What the environment variables said when the program first used OpenMP.
     pub environment: Environment,
     /// The places in force.
     pub places: PlaceList,
