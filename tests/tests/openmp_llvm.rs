@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use margay_tests::{command, program, scratch, stage, succeed};
+use margay_tests::{command, program, run, scratch, stage, succeed};
 
 /// Where the library is, under all its names.
 fn libraries() -> PathBuf {
@@ -78,6 +78,27 @@ fn variables_that_a_program_sets_before_its_first_region_count() {
     let folder = scratch();
     let executable = by_clang("late_environment.c", folder.path());
     passes(omp(&executable).env("OMP_NUM_THREADS", "2"));
+}
+
+#[test]
+fn a_part_of_the_machine_limits_members_and_places() {
+    let folder = scratch();
+    let executable = by_clang("environment.c", folder.path());
+    for (setting, expected) in [
+        (("OMP_PLACES", "threads"), "threads 1,"),
+        (("OMP_PLACES", "threads"), "places 1,"),
+        (("OMP_WAIT_POLICY", "passive"), "places 1,"),
+        (("OMP_NUM_THREADS", "3"), "threads 3,"),
+    ] {
+        let report = succeed(omp(&executable).envs([setting, ("KMP_HW_SUBSET", ":1t")]));
+        assert!(report.contains(expected), "{setting:?}: {report}");
+    }
+    let output = run(omp(&executable).env("KMP_HW_SUBSET", "1s,9999c"));
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        report.contains("KMP_HW_SUBSET='1s,9999c' is ignored: it asks for 9999 cores"),
+        "{report}"
+    );
 }
 
 /// libomp prints members' lines among what the program prints, in a format of its own.

@@ -5,6 +5,7 @@
 pub mod doacross;
 pub mod environment;
 pub mod format;
+pub mod hardware_subset;
 pub mod places;
 pub mod schedule;
 pub mod static_loop;

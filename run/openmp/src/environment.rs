@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use margay_core_openmp::environment::{self as values, Bind};
 use margay_core_openmp::format::Interface;
-use margay_core_openmp::places;
+use margay_core_openmp::hardware_subset;
+use margay_core_openmp::places::{self, Topology};
 use margay_core_openmp::schedule::{Kind, Schedule};
 use margay_sys_os::cpu;
 
@@ -86,7 +87,14 @@ impl Environment {
         report: &mut dyn FnMut(String),
     ) -> Environment {
         let mut read = Reader { variable, report };
-        let cores = cpu::usable_cores() as u32;
+        let part = read.value("KMP_HW_SUBSET", |text| {
+            hardware_subset::subset(text, &Machine)
+        });
+        let (mut cores, mut machine) = (cpu::usable_cores() as u32, &Machine as &dyn Topology);
+        if let Some(part) = &part {
+            machine = part;
+            cores = cores.min(part.usable().len() as u32);
+        }
         let mut initial = Icv::default(cores);
 
         let threads: Vec<u32> = read
@@ -111,32 +119,7 @@ impl Environment {
         if let Some(allocator) = read.value("OMP_ALLOCATOR", crate::allocator::by_name) {
             initial.allocator = allocator;
         }
-        let mut bind = read.value("OMP_PROC_BIND", values::bind);
-        let mut found = read
-            .value("OMP_PLACES", |text| places::places(text, &Machine))
-            .unwrap_or_default();
-        if bind.as_deref() == Some(&[Bind::False]) {
-            found.clear();
-        } else if !found.is_empty() {
-            bind.get_or_insert_with(|| vec![Bind::True]);
-        } else if let Some(older) = read.value("GOMP_CPU_AFFINITY", |text| {
-            places::cpu_affinity(text, &Machine)
-        }) {
-            found = older;
-            bind.get_or_insert_with(|| vec![Bind::True]);
-        } else if let Some((policy, name)) = read
-            .text("KMP_AFFINITY")
-            .as_deref()
-            .and_then(values::kmp_affinity)
-            && bind.is_none()
-        {
-            found = places::places(name, &Machine).unwrap_or_default();
-            bind = Some(vec![policy]);
-        } else if bind.is_some() {
-            // Bound, without a list of places: each usable core is a place.
-            found = places::places("cores", &Machine).unwrap_or_default();
-        }
-        let bind = bind.unwrap_or_default();
+        let (bind, found) = binding(&mut read, machine, part.is_some());
         if let Some(&first) = bind.first() {
             initial.bind = first;
         }
@@ -286,6 +269,45 @@ impl Environment {
         text.push_str("OPENMP DISPLAY ENVIRONMENT END\n");
         text
     }
+}
+
+/// How members are bound, by level, and the places; `machine` may be a part of this one, to which
+/// they are restricted.
+fn binding(
+    read: &mut Reader<'_>,
+    machine: &dyn Topology,
+    is_part: bool,
+) -> (Vec<Bind>, Vec<Vec<usize>>) {
+    let mut bind = read.value("OMP_PROC_BIND", values::bind);
+    let mut found = read
+        .value("OMP_PLACES", |text| places::places(text, machine))
+        .unwrap_or_default();
+    if bind.as_deref() == Some(&[Bind::False]) {
+        found.clear();
+    } else if !found.is_empty() {
+        bind.get_or_insert_with(|| vec![Bind::True]);
+    } else if let Some(older) = read.value("GOMP_CPU_AFFINITY", |text| {
+        places::cpu_affinity(text, machine)
+    }) {
+        found = older;
+        bind.get_or_insert_with(|| vec![Bind::True]);
+    } else if let Some((policy, name)) = read
+        .text("KMP_AFFINITY")
+        .as_deref()
+        .and_then(values::kmp_affinity)
+        && bind.is_none()
+    {
+        found = places::places(name, machine).unwrap_or_default();
+        bind = Some(vec![policy]);
+    } else if bind.is_some() {
+        // Bound, without a list of places: each usable core is a place.
+        found = places::places("cores", machine).unwrap_or_default();
+    } else if is_part {
+        // Not bound, but to the part: that is the only place.
+        found = vec![machine.usable()];
+        bind = Some(vec![Bind::True]);
+    }
+    (bind.unwrap_or_default(), found)
 }
 
 /// What `OMP_DISPLAY_ENV` asks for: nothing, the variables, or all of them.
