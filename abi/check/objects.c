@@ -128,28 +128,31 @@ static struct open_request *find(MPI_Request request)
     return at;
 }
 
+#define PRIME 0x9E3779B97F4A7C15u
+
+static inline uint64_t with_word(uint64_t sum, const unsigned char *at)
+{
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    sum = (sum ^ word) * PRIME;
+    return sum ^ sum >> 32;
+}
+
 static uint64_t sum_of(const void *buffer, size_t bytes)
 {
     const unsigned char *at = buffer;
     uint64_t sum = 0xcbf29ce484222325u;
     /* Four sums at a time: each word has to wait for the product of the one before it in its sum. */
-    uint64_t sums[4] = {sum, sum + 1, sum + 2, sum + 3};
+    uint64_t a = sum, b = sum + 1, c = sum + 2, d = sum + 3;
     for (; bytes >= 32; bytes -= 32, at += 32) {
-        uint64_t words[4];
-        memcpy(words, at, sizeof words);
-        for (int i = 0; i < 4; i++) {
-            sums[i] = (sums[i] ^ words[i]) * 0x9E3779B97F4A7C15u;
-            sums[i] ^= sums[i] >> 32;
-        }
+        a = with_word(a, at);
+        b = with_word(b, at + 8);
+        c = with_word(c, at + 16);
+        d = with_word(d, at + 24);
     }
-    for (int i = 0; i < 4; i++) {
-        sum = (sum ^ sums[i]) * 0x9E3779B97F4A7C15u;
-    }
+    sum = ((((a * PRIME) ^ b) * PRIME ^ c) * PRIME ^ d) * PRIME;
     for (; bytes >= 8; bytes -= 8, at += 8) {
-        uint64_t word;
-        memcpy(&word, at, sizeof word);
-        sum = (sum ^ word) * 0x9E3779B97F4A7C15u;
-        sum ^= sum >> 32;
+        sum = with_word(sum, at);
     }
     for (; bytes > 0; bytes--, at++) {
         sum = (sum ^ *at) * 0x100000001b3u;
