@@ -306,7 +306,7 @@ static void in_child(void)
     is_child = 1;
 }
 
-/* Whoever listens says first whether it reads rings: an agent that passes records on to another host does not. */
+/* The listener says first whether it reads rings: an agent that passes records on to another host does not. */
 static int hears(char word)
 {
     char said = 0;

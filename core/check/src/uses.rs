@@ -19,7 +19,8 @@ pub struct Uses {
     windows: BTreeMap<(u64, i64), BTreeSet<u64>>,
     /// Of requests of windows, which complete all that their call has begun.
     calls: HashMap<Call, BTreeSet<u64>>,
-    /// By what completes it and by whether it writes: the last one, to which its neighbour may be added.
+    /// By what completes it and by whether it writes: the last one, to which its neighbour may be
+    /// added.
     last: HashMap<(u64, i64, bool), u64>,
 }
 

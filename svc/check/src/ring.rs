@@ -24,7 +24,8 @@ use std::time::Duration;
 use margay_sys_os::descriptor::PollSet;
 
 const MAGIC: &[u8; 8] = b"margayc1";
-/// What is said on the socket: at the begin, that rings are read; then, whether one has been opened.
+/// What is said on the socket: at the begin, that rings are read; then, whether one has been
+/// opened.
 pub const READS_RINGS: u8 = b'r';
 const HAS_OPENED: u8 = b'o';
 const REFUSES: u8 = b'n';

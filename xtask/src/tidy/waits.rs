@@ -405,6 +405,10 @@ const PLACES: &[(&str, &str)] = &[
         "the checker waits for what its threads have read",
     ),
     (
+        "svc/check/src/ring.rs",
+        "the reader of a rank's records in memory waits until that wakes it, or for a while: a descriptor",
+    ),
+    (
         "svc/check/src/places.rs",
         "the reader of debug information ends when its input does",
     ),
