@@ -71,25 +71,24 @@ impl Ring {
 
     /// Looks how much has been written.
     fn look(&mut self) -> io::Result<()> {
-        loop {
-            let mut bytes = [0; 16];
-            self.file.read_exact_at(&mut bytes, 8)?;
-            let (end, inverse) = bytes.split_at(8);
-            let number = |b: &[u8]| u64::from_ne_bytes(b.try_into().unwrap_or_default());
-            let (end, inverse) = (number(end), number(inverse));
-            // A process that was killed between the two leaves them so; then the end is right.
-            let is_whole = end == !inverse;
-            if !is_whole && !self.is_closed {
-                continue;
-            }
-            // What was written before the end is read after it.
-            fence(Ordering::SeqCst);
-            if end < self.end || end - self.read > BYTES {
-                return Err(ErrorKind::InvalidData.into());
-            }
-            self.end = end;
+        let mut bytes = [0; 16];
+        self.file.read_exact_at(&mut bytes, 8)?;
+        let (end, inverse) = bytes.split_at(8);
+        let number = |b: &[u8]| u64::from_ne_bytes(b.try_into().unwrap_or_default());
+        let (end, inverse) = (number(end), number(inverse));
+        // The process is between the two, and may be stopped there: it is looked at again later. One
+        // that was killed there leaves them so; then the end is right.
+        let is_whole = end == !inverse;
+        if !is_whole && !self.is_closed {
             return Ok(());
         }
+        // What was written before the end is read after it.
+        fence(Ordering::SeqCst);
+        if end < self.end || end - self.read > BYTES {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        self.end = end;
+        Ok(())
     }
 
     /// Waits until the process wakes this, or for a while.
@@ -137,5 +136,79 @@ impl Read for Ring {
             .socket
             .write(&[0; (BYTES / CREDIT) as usize][..credits as usize]);
         Ok(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ring of which `end` bytes have been written, the last ones of `text`; the other number
+    /// beside the end is that of `beside`.
+    fn write(file: &File, text: &[u8], (end, beside): (u64, u64)) {
+        let (mut at, mut text) = (end - text.len() as u64, text);
+        while !text.is_empty() {
+            let room = (BYTES - at % BYTES) as usize;
+            let (part, rest) = text.split_at(text.len().min(room));
+            file.write_all_at(part, HEADER + at % BYTES).unwrap();
+            (at, text) = (at + part.len() as u64, rest);
+        }
+        file.write_at(&end.to_ne_bytes(), 8).unwrap();
+        file.write_at(&(!beside).to_ne_bytes(), 16).unwrap();
+    }
+
+    fn ring() -> (tempfile::NamedTempFile, UnixStream, Ring) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(HEADER + BYTES).unwrap();
+        file.as_file().write_at(MAGIC, 0).unwrap();
+        write(file.as_file(), b"", (0, 0));
+        let (mut process, reader) = UnixStream::pair().unwrap();
+        let ring = Ring::open(file.path().to_str().unwrap(), reader).unwrap();
+        let mut said = [0];
+        process.read_exact(&mut said).unwrap();
+        assert_eq!(said, [HAS_OPENED]);
+        (file, process, ring)
+    }
+
+    #[test]
+    fn bytes_come_in_order_round_the_end_and_each_16_kib_are_credited() {
+        let (file, mut process, mut ring) = ring();
+        let text: Vec<u8> = (0..3 * BYTES).map(|n| (n % 251) as u8).collect();
+        let mut read = Vec::new();
+        for part in text.chunks(100_000) {
+            let end = (read.len() + part.len()) as u64;
+            write(file.as_file(), part, (end, end));
+            while read.len() < end as usize {
+                let mut bytes = [0; 70_000];
+                let n = ring.read(&mut bytes).unwrap();
+                read.extend_from_slice(&bytes[..n]);
+            }
+        }
+        assert!(read == text);
+        drop(ring);
+        let mut credits = Vec::new();
+        process.read_to_end(&mut credits).unwrap();
+        assert_eq!(credits.len() as u64, 3 * BYTES / CREDIT);
+    }
+
+    #[test]
+    fn a_process_that_dies_while_it_writes_the_end_has_written_it() {
+        let (file, process, mut ring) = ring();
+        write(file.as_file(), b"hello", (5, 0));
+        let dies = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(process);
+        });
+        let mut read = Vec::new();
+        ring.read_to_end(&mut read).unwrap();
+        assert_eq!(read, b"hello");
+        dies.join().unwrap();
+    }
+
+    #[test]
+    fn an_end_that_cannot_be_is_an_error() {
+        let (file, _process, mut ring) = ring();
+        write(file.as_file(), b"", (BYTES + 1, BYTES + 1));
+        assert!(ring.read(&mut [0; 8]).is_err());
     }
 }
