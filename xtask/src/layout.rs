@@ -60,12 +60,14 @@ pub const LINKS: [(&str, &str); 18] = [
 ];
 
 /// Pages, and folders with pages, for those who change Margay: they stay with the sources.
-const OF_DEVELOPERS: [&str; 7] = [
+const OF_DEVELOPERS: [&str; 9] = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "core/",
     "docs/protocols.md",
     "docs/segment.md",
+    "docs/windows.md",
+    "docs/wire.md",
     "packaging/",
     "run/",
 ];
