@@ -76,8 +76,8 @@ impl Ring {
         let (end, inverse) = bytes.split_at(8);
         let number = |b: &[u8]| u64::from_ne_bytes(b.try_into().unwrap_or_default());
         let (end, inverse) = (number(end), number(inverse));
-        // The process is between the two, and may be stopped there: it is looked at again later. One
-        // that was killed there leaves them so; then the end is right.
+        // The process is between the two, and may be stopped there: it is looked at again later.
+        // One that was killed there leaves them so; then the end is right.
         let is_whole = end == !inverse;
         if !is_whole && !self.is_closed {
             return Ok(());
