@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use margay_tests::hosts::Hosts;
 use margay_tests::jobs::{Job, Words, send, text};
 use margay_tests::{command, program, run, scratch, stage, succeed};
 
@@ -179,6 +180,22 @@ fn a_checker_that_is_killed_takes_its_job_with_it() {
     job.until("begun", 2);
     send("KILL", job.pid());
     job.ended_with_nothing_left();
+}
+
+/// What ranks of other hosts record goes to the checker through their agents.
+#[test]
+fn ranks_of_several_hosts_are_looked_at() {
+    let Some(hosts) = Hosts::make(2) else { return };
+    let wrong = Wrong::build();
+    for (word, expected) in [
+        ("type", "check: datatype mismatch: "),
+        ("right", "check: no errors found"),
+    ] {
+        let words = hosts.mpiexec("-n 3 -ppn 2 -check");
+        let words = words.and(wrong.folder.path().join("wrong")).and(word);
+        let end = Job::start(&words, 100).ended_with_nothing_left();
+        assert!(end.err.contains(expected), "{word}: {}", end.err);
+    }
 }
 
 #[test]
