@@ -112,16 +112,11 @@ impl Head {
         let parts = self.parts(entry.job.id, &order.wishes);
         let site = self.site(&parts, shared, order);
         let outputs = prepare::outputs(entry, shared, &order.wishes, site);
-        let place = |path: &str, which: usize| {
+        // As the user named it: to look what is there could hold the head up.
+        let place = |path: &str| {
             let path = std::path::Path::new(&shared.directory.0).join(path);
-            let is_other = path.exists() && !path.is_file();
-            let mut path = path.into_os_string();
-            if !is_other {
-                path.push(&outputs.endings[which]);
-            }
-            Bytes(path)
+            Bytes(path.into_os_string())
         };
-        let other = outputs.stderr.as_deref();
         Detail {
             array: entry.job.array.zip(entry.task),
             user: shared.user.clone(),
@@ -129,8 +124,8 @@ impl Head {
             directory: shared.directory.clone(),
             command: order.arguments.clone(),
             is_script: order.script.is_some(),
-            stdout: place(&outputs.stdout, 0),
-            stderr: place(other.unwrap_or(&outputs.stdout), other.iter().count()),
+            stdout: place(&outputs.stdout),
+            stderr: place(outputs.stderr.as_deref().unwrap_or(&outputs.stdout)),
             priority: entry.job.priority,
             is_held: entry.job.is_held,
             after: entry.job.after.clone(),
