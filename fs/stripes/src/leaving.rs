@@ -2,72 +2,50 @@
 //! and a kernel does that a moment after its answer. Who finds no space waits for those moments:
 //! otherwise a program that deletes a file and then writes would be refused now and then.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::Store;
 use crate::array::lock;
 use crate::fault::Result;
 
-/// A client that has not given a reference back for this long has the file open.
-const MOST_WAIT: Duration = Duration::from_millis(200);
+/// A client that has not given a reference back for this long, although somebody waits for it, has
+/// the file open. It counts from the begin of a wait: on a busy host the service itself may not have
+/// run since the name went.
+const MOST_WAIT: Duration = Duration::from_millis(500);
 
-/// Files without names that clients know.
+/// Files without names that clients know, but for those that were waited for in vain.
 #[derive(Debug, Default)]
 pub struct Leaving {
-    files: Mutex<Files>,
+    files: Mutex<HashSet<u64>>,
     left: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Files {
-    /// When the last names went, not longer ago than is waited for.
-    begun: VecDeque<(Instant, u64)>,
-    /// Those of them that are still there.
-    known: HashSet<u64>,
-}
-
-impl Files {
-    fn drop_old(&mut self, now: Instant) {
-        while let Some((begun, ino)) = self.begun.front().copied()
-            && begun + MOST_WAIT <= now
-        {
-            self.begun.pop_front();
-            self.known.remove(&ino);
-        }
-    }
 }
 
 impl Leaving {
     /// Notes a file that has lost its last name.
     pub fn begin(&self, ino: u64) {
-        let now = Instant::now();
-        let mut files = lock(&self.files);
-        files.drop_old(now);
-        files.begun.push_back((now, ino));
-        files.known.insert(ino);
+        lock(&self.files).insert(ino);
     }
 
-    /// Notes that a file has gone.
+    /// Notes that a file has gone, and what it had is freed.
     pub fn end(&self, ino: u64) {
-        if lock(&self.files).known.remove(&ino) {
+        if lock(&self.files).remove(&ino) {
             self.left.notify_all();
         }
     }
 
-    /// Waits until files that have just lost their names are gone, a short time.
+    /// Waits until files that have lost their names are gone, a short time. Those that stay are not
+    /// waited for again.
     pub fn wait(&self) {
-        let mut files = lock(&self.files);
-        loop {
-            let now = Instant::now();
-            files.drop_old(now);
-            let last = files.begun.back().map(|(begun, _)| *begun + MOST_WAIT);
-            let Some(last) = last.filter(|_| !files.known.is_empty()) else {
-                return;
-            };
-            let waited = self.left.wait_timeout(files, last - now);
-            (files, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let files = lock(&self.files);
+        let those = files.clone();
+        let waited = self
+            .left
+            .wait_timeout_while(files, MOST_WAIT, |files| !files.is_disjoint(&those));
+        let (mut files, end) = waited.unwrap_or_else(PoisonError::into_inner);
+        if end.timed_out() {
+            files.retain(|ino| !those.contains(ino));
         }
     }
 }
@@ -102,11 +80,10 @@ mod tests {
             scope.spawn(|| leaving.end(1001));
             leaving.wait();
         });
-        assert!(lock(&leaving.files).known.is_empty());
+        assert!(lock(&leaving.files).is_empty());
         // One that stays is known no longer.
         leaving.begin(1002);
         leaving.wait();
-        let files = lock(&leaving.files);
-        assert!(files.known.is_empty() && files.begun.is_empty());
+        assert!(lock(&leaving.files).is_empty());
     }
 }

@@ -119,10 +119,11 @@ impl Store {
             self.push(&changes, vec![]);
             data
         };
-        self.leaving.end(ino);
         if let Some(data) = data {
             self.discard(&data);
         }
+        // Behind that: who waits looks for what is freed.
+        self.leaving.end(ino);
     }
 
     /// The attributes of an inode.
