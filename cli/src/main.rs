@@ -22,6 +22,7 @@ use margay_job_launch::environment::{ENV_SIZE, ENV_SPAWN};
 use margay_job_launch::hosts::agent;
 use margay_job_launch::plan::Job;
 use margay_job_launch::spawned::Spawner;
+use margay_job_launch::step;
 use margay_job_launch::turns::Turns;
 use margay_job_observe::markers::Markers;
 
@@ -209,10 +210,12 @@ fn spawner(name: &str) -> Result<Option<Spawner>, ExitCode> {
 
 /// Runs a job, reports why it cannot run, and returns its exit status.
 fn start(name: &str, job: &Job, spawner: Option<Spawner>, turns: Option<Turns>) -> u8 {
-    margay_job_launch::run(job, spawner, turns).unwrap_or_else(|error| {
+    let status = margay_job_launch::run(job, spawner, turns).unwrap_or_else(|error| {
         report(name, &error.message, error.status);
         error.status
-    })
+    });
+    step::end_of_process(status);
+    status
 }
 
 /// Runs a command of `margay`; `arguments` are the words of which it was made.

@@ -460,13 +460,14 @@ fn a_head_that_was_stopped_while_another_took_over_does_nothing_more() {
 #[test]
 fn tables_of_each_older_version_are_brought_to_this_one() {
     // What each version after the first added, undone.
-    const UNDONE: [&str; 4] = [
+    const UNDONE: [&str; 5] = [
         "ALTER TABLE margay.head DROP COLUMN queue, DROP COLUMN machine; \
          ALTER TABLE margay.jobs DROP COLUMN term, DROP COLUMN parts; \
          DROP TABLE margay.terms, margay.standbys;",
         "ALTER TABLE margay.head DROP COLUMN kind;",
         "ALTER TABLE margay.jobs DROP COLUMN energy_mj;",
         "ALTER TABLE margay.jobs DROP COLUMN hosts;",
+        "ALTER TABLE margay.jobs DROP COLUMN steps;",
     ];
     let Some(server) = Postgres::shared() else {
         return;

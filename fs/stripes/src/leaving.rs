@@ -11,8 +11,8 @@ use crate::array::lock;
 use crate::fault::Result;
 
 /// A client that has not given a reference back for this long, although somebody waits for it, has
-/// the file open. It counts from the begin of a wait: on a busy host the service itself may not have
-/// run since the name went.
+/// the file open. It counts from the begin of a wait: on a busy host the service itself may not
+/// have run since the name went.
 const MOST_WAIT: Duration = Duration::from_millis(500);
 
 /// Files without names that clients know, but for those that were waited for in vain.

@@ -45,6 +45,7 @@ mod setup;
 mod sinks;
 pub mod spawned;
 pub mod spool;
+pub mod step;
 mod tell;
 pub mod turns;
 pub mod used;

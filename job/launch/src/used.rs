@@ -11,6 +11,7 @@ use margay_sys_os::process::{ReapedUsage, descendants};
 
 use crate::energy::EnergyMeter;
 use crate::hosts::wire::{Broken, Reader, Writer};
+use crate::step;
 
 /// The file, beside that of a job's nodes; a job on several hosts has one.
 #[must_use]
@@ -29,6 +30,8 @@ pub struct UsedThere {
     pub max_rss_kib: u64,
     /// Energy of the whole host in microjoules, where it tells.
     pub energy_uj: Option<u64>,
+    /// The step of the job that the launch was.
+    pub step: Option<u32>,
 }
 
 impl UsedThere {
@@ -37,13 +40,14 @@ impl UsedThere {
         let energy = self
             .energy_uj
             .map_or("-".into(), |energy| energy.to_string());
+        let step = self.step.map_or("-".into(), |step| step.to_string());
         let UsedThere {
             host,
             cpu_us,
             max_rss_kib,
             ..
         } = self;
-        format!("{host} {cpu_us} {max_rss_kib} {energy}\n")
+        format!("{host} {cpu_us} {max_rss_kib} {energy} {step}\n")
     }
 
     /// The lines of the file, without what is none: a job's user may write to it.
@@ -57,6 +61,7 @@ impl UsedThere {
                 cpu_us: next()?.parse().ok()?,
                 max_rss_kib: next()?.parse().ok()?,
                 energy_uj: next()?.parse().ok(),
+                step: next().and_then(|step| step.parse().ok()),
             })
         };
         text.lines().filter_map(of).collect()
@@ -75,6 +80,7 @@ pub(crate) fn put(message: &mut Writer, ranks: &ReapedUsage, energy: Option<&mut
 #[derive(Debug)]
 pub(crate) struct Account {
     file: Option<File>,
+    step: Option<u32>,
     /// Hosts that are containers of this one: their agents are below this process, and what watches
     /// over the job sees them itself.
     within: HashSet<usize>,
@@ -88,6 +94,7 @@ impl Account {
         let open = |path: PathBuf| OpenOptions::new().append(true).open(path).ok();
         Account {
             file: nodes.and_then(|nodes| open(file_beside(Path::new(&nodes)))),
+            step: step::of_process(),
             within: HashSet::new(),
         }
     }
@@ -109,6 +116,7 @@ impl Account {
             cpu_us: from.number()?,
             max_rss_kib: from.number()?,
             energy_uj: Some(from.number()?).filter(|&energy| energy != u64::MAX),
+            step: self.step,
         };
         if let Some(file) = self.file.as_mut().filter(|_| !self.within.contains(&at)) {
             // The account is not worth the end of a job.
@@ -129,6 +137,7 @@ mod tests {
             cpu_us: 1_234_567,
             max_rss_kib: 89,
             energy_uj,
+            step: energy_uj.map(|_| 3),
         };
         let all = [used(None), used(Some(5))];
         let text = format!("{}\nno 1\n -1\u{0}\n{}", all[0].line(), all[1].line());

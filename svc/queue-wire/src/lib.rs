@@ -211,6 +211,31 @@ pub struct JobRow {
     /// Where it runs or ran; nothing on a machine of one host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<OnHost>,
+    /// What `srun` ran in it, when it has ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepRow>,
+}
+
+/// What `srun` ran in a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRow {
+    /// From 0.
+    pub step: u32,
+    /// The name of its program.
+    pub name: String,
+    pub tasks: u32,
+    /// Slots that it had of those of the job.
+    pub slots: u32,
+    /// Seconds since 1970.
+    pub started: u64,
+    /// None where it was ended with the job.
+    pub ended: Option<u64>,
+    /// As a shell has it: 128 and the number of a signal that ended it.
+    pub exit_code: Option<u8>,
+    /// CPU time of its processes, in seconds.
+    pub cpu_s: f64,
+    /// The largest resident set of any of them, in KiB.
+    pub max_rss_kib: u64,
 }
 
 /// Slots of a host that a job has or had.
@@ -251,6 +276,7 @@ impl JobRow {
             "max_rss_kib": self.usage.max_rss_kib,
             "energy_j": self.usage.energy_j(),
             "hosts": self.hosts,
+            "steps": self.steps,
             "note": self.note,
         })
     }

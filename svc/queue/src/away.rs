@@ -32,6 +32,7 @@ fn without(end: End, note: String, has_begun: bool) -> JobEnd {
         usage: Usage::default(),
         note,
         has_begun,
+        steps: Vec::new(),
     }
 }
 

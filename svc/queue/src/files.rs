@@ -23,8 +23,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use margay_core_queue::{End, JobId, Warning};
+use margay_job_launch::step;
 use margay_job_launch::used::{self, UsedThere};
-use margay_svc_queue_wire::{Bytes, Owner, Usage};
+use margay_svc_queue_wire::{Bytes, Owner, StepRow, Usage};
 use margay_sys_os::process::{PidFd, kill_marked};
 use margay_sys_os::signal::SIGTERM;
 use serde::{Deserialize, Serialize};
@@ -166,6 +167,9 @@ pub struct JobEnd {
     /// Not where the host on which it was to begin could not be reached.
     #[serde(default = "yes")]
     pub has_begun: bool,
+    /// What `srun` ran in it.
+    #[serde(default)]
+    pub steps: Vec<StepRow>,
 }
 
 fn yes() -> bool {
@@ -216,6 +220,15 @@ pub enum Found {
     Ended(JobEnd),
     /// Its supervisor died without a word.
     Abandoned,
+}
+
+/// What a file has that a user's job writes; no more than launchers write in earnest.
+fn written(path: &Path) -> String {
+    let mut text = Vec::new();
+    if let Ok(file) = File::open(path) {
+        let _ = file.take(MOST_USED).read_to_end(&mut text);
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// The folder of a job.
@@ -287,15 +300,30 @@ impl JobFolder {
         self.readable.join("nodes")
     }
 
-    /// What the job used on other hosts than the first. A user's job writes it: no more is read
-    /// than launchers write in earnest.
+    /// What the job used on other hosts than the first.
     #[must_use]
     pub fn used_there(&self) -> Vec<UsedThere> {
-        let mut text = Vec::new();
-        if let Ok(file) = File::open(used::file_beside(&self.nodes())) {
-            let _ = file.take(MOST_USED).read_to_end(&mut text);
-        }
-        UsedThere::lines(&String::from_utf8_lossy(&text))
+        UsedThere::lines(&written(&used::file_beside(&self.nodes())))
+    }
+
+    /// What `srun` ran in the job, with what that used on other hosts.
+    #[must_use]
+    pub fn steps(&self, there: &[UsedThere]) -> Vec<StepRow> {
+        let text = written(&step::file_beside(&self.nodes()));
+        let steps = step::records(&text, there).into_iter();
+        steps
+            .map(|step| StepRow {
+                step: step.number,
+                name: step.name,
+                tasks: step.tasks,
+                slots: step.slots,
+                started: step.begun,
+                ended: step.end.map(|end| end.at),
+                exit_code: step.end.map(|end| end.status),
+                cpu_s: step.end.map_or(0.0, |end| end.cpu_s),
+                max_rss_kib: step.end.map_or(0, |end| end.max_rss_kib),
+            })
+            .collect()
     }
 
     /// Makes the folder with its order.
@@ -644,6 +672,7 @@ mod tests {
             usage: Usage::default(),
             note: "n".repeat(5000),
             has_begun: true,
+            steps: Vec::new(),
         };
         folder.end(&end).unwrap();
         assert!(matches!(folder.look().unwrap(), Found::Ended(e) if e.end == End::Exit(3)));

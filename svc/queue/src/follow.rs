@@ -35,6 +35,7 @@ fn end_of(end: End, note: String, has_begun: bool) -> JobEnd {
         usage: Usage::default(),
         note,
         has_begun,
+        steps: Vec::new(),
     }
 }
 

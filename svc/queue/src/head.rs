@@ -445,6 +445,7 @@ impl Head {
             usage: Usage::default(),
             note,
             hosts: Vec::new(),
+            steps: Vec::new(),
         };
         self.finish(id, finish);
     }

@@ -140,8 +140,12 @@ pub fn run_here(
     let share = |at: usize| order.shares.get(at).copied().unwrap_or(0.0);
     let mut energy_uj = energy.map(|mut energy| energy.read() as f64 * share(0));
     // A short job on one host reads no file for that.
-    let others = (order.parts.len() > 1).then(|| folder.used_there());
-    for there in others.into_iter().flatten() {
+    let others = match order.parts.len() > 1 {
+        true => folder.used_there(),
+        false => Vec::new(),
+    };
+    let steps = folder.steps(&others);
+    for there in others {
         used.cpu_s += there.cpu_us as f64 / 1e6;
         used.max_rss_kib = used.max_rss_kib.max(there.max_rss_kib);
         let place = (order.parts.iter()).position(|part| part.host == there.host);
@@ -159,6 +163,7 @@ pub fn run_here(
         },
         note,
         has_begun: true,
+        steps,
     };
     (end, are_gone)
 }

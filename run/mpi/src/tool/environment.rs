@@ -79,6 +79,11 @@ pub const ENVIRONMENT: &[Environment] = &[
         about: "The slots of such a job, on all of its hosts.",
     },
     Environment {
+        name: "MARGAY_STEP",
+        reader: "`mpiexec`",
+        about: "The step of such a job that `srun` has made of it, and the process for which that holds.",
+    },
+    Environment {
         name: "MARGAY_RSH",
         reader: "`mpiexec`",
         about: "The command that reaches the other hosts of a job, as `-launcher-exec`; `ssh` without it.",

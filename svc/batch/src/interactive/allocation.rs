@@ -4,13 +4,13 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use margay_core_queue::{JobId, Wishes};
 use margay_svc_queue_wire::{
-    Answer, Bytes, JobRow, Order, PROGRAM, Request, Shared, TAKES_OVER_WITHIN, Target, find_head,
-    read, write,
+    Answer, Bytes, Detail, JobRow, Order, PROGRAM, Request, Shared, TAKES_OVER_WITHIN, Target,
+    find_head, read, write,
 };
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::is_trusted;
@@ -64,6 +64,24 @@ fn folder() -> Result<Folder, String> {
     Ok(Folder(path))
 }
 
+/// The word by which this program is an attendant.
+const ATTEND: &str = "attend";
+
+/// Whether a job is one that waits for its command.
+#[must_use]
+pub fn is_interactive(detail: &Detail) -> bool {
+    let words: Vec<_> = detail.command.iter().map(|word| &word.0).collect();
+    match words[..] {
+        [program, word, _] if !detail.is_script => {
+            word == ATTEND
+                && Path::new(program)
+                    .file_name()
+                    .is_some_and(|name| name == PROGRAM)
+        }
+        _ => false,
+    }
+}
+
 impl Allocation {
     /// Submits a job, and waits until it runs. `waits` says on the way that it waits.
     ///
@@ -90,7 +108,7 @@ impl Allocation {
             script: None,
             arguments: vec![
                 Bytes(own.into_os_string()),
-                Bytes("attend".into()),
+                Bytes(ATTEND.into()),
                 Bytes(socket.clone().into_os_string()),
             ],
         };

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read, Write, stdin};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -116,9 +116,6 @@ fn show(to: &mut impl Write, bytes: &[u8]) {
 pub fn hold(allocation: &Allocation, words: &[String]) -> Result<Outcome, String> {
     let system = |error: io::Error| error.to_string();
     let (program, arguments) = words.split_first().ok_or("no command")?;
-    let set = SignalSet::of(&[SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCHLD]);
-    let before = set.block();
-    let mut signals = SignalFd::new(&set).map_err(system)?;
     let mut stream = allocation.stream.try_clone().map_err(system)?;
     let nothing = Program {
         arguments: vec![],
@@ -137,7 +134,30 @@ pub fn hold(allocation: &Allocation, words: &[String]) -> Result<Outcome, String
     });
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(variables);
-    let mut child = take_defaults_in(&mut command)
+    let (code, has_ended) = attend(&mut command, Some(stream.as_fd()))?;
+    Ok(match has_ended {
+        true => Outcome::JobEnded,
+        false => Outcome::Exit(code),
+    })
+}
+
+/// Runs a command until it ends, and passes signals on.
+///
+/// # Errors
+/// In words.
+pub fn wait_for(command: &mut Command) -> Result<u8, String> {
+    attend(command, None).map(|(code, _)| code)
+}
+
+/// The same, which ends it when `job` says something. Returns its exit code, and whether that was
+/// so.
+fn attend(command: &mut Command, job: Option<BorrowedFd<'_>>) -> Result<(u8, bool), String> {
+    let system = |error: io::Error| error.to_string();
+    let set = SignalSet::of(&[SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCHLD]);
+    let before = set.block();
+    let mut signals = SignalFd::new(&set).map_err(system)?;
+    let program = command.get_program().display().to_string();
+    let mut child = take_defaults_in(command)
         .spawn()
         .map_err(|error| format!("{program}: {error}"))?;
     let mut poll = PollSet::default();
@@ -146,7 +166,7 @@ pub fn hold(allocation: &Allocation, words: &[String]) -> Result<Outcome, String
         poll.clear();
         poll.add_readable(signals.as_fd());
         // A job that has ended is heard of once.
-        let gone = (!has_ended).then(|| poll.add_readable(stream.as_fd()));
+        let heard = job.filter(|_| !has_ended).map(|job| poll.add_readable(job));
         poll.wait(None).map_err(system)?;
         while let Some(received) = signals.take() {
             // What is typed at the terminal has gone to the child already.
@@ -159,13 +179,9 @@ pub fn hold(allocation: &Allocation, words: &[String]) -> Result<Outcome, String
             before.block_exactly();
             let by_signal = || 128 + status.signal().unwrap_or(0);
             let code = u8::try_from(status.code().unwrap_or_else(by_signal)).unwrap_or(1);
-            return Ok(if has_ended {
-                Outcome::JobEnded
-            } else {
-                Outcome::Exit(code)
-            });
+            return Ok((code, has_ended));
         }
-        if gone.is_some_and(|gone| poll.ready(gone).readable || poll.ready(gone).hung_up) {
+        if heard.is_some_and(|heard| poll.ready(heard).readable || poll.ready(heard).hung_up) {
             has_ended = true;
             let _ = send(child.id(), SIGHUP);
             let _ = send(child.id(), SIGTERM);

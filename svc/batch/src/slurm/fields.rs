@@ -1,7 +1,7 @@
 //! What Slurm's commands show of a job, by the names that its formats have for it.
 
 use margay_core_queue::{After, End, Phase};
-use margay_svc_queue_wire::{Cause, Detail, Machine};
+use margay_svc_queue_wire::{Cause, Detail, JobRow, Machine, StepRow};
 
 use super::hostlist::{compressed, sort};
 use crate::common::{date, now_s};
@@ -27,6 +27,25 @@ pub fn state(phase: Phase) -> (&'static str, &'static str) {
         Phase::Ended(End::Cancelled) => ("CANCELLED", "CA"),
         Phase::Ended(End::Lost) => ("NODE_FAIL", "NF"),
     }
+}
+
+/// How a step of this job ended. One without an end was ended with the job.
+#[must_use]
+pub fn step_phase(row: &JobRow, step: &StepRow) -> Phase {
+    const BY_SIGTERM: u8 = 128 + 15;
+    let job_ends = matches!(row.phase, Phase::Ended(End::TimeLimit | End::Cancelled));
+    Phase::Ended(match step.exit_code {
+        None => End::Cancelled,
+        Some(BY_SIGTERM) if job_ends => End::Cancelled,
+        Some(code @ 129..=192) => End::Signal(i32::from(code) - 128),
+        Some(code) => End::Exit(code.into()),
+    })
+}
+
+/// On how many of its job's nodes a step can have been.
+#[must_use]
+pub fn step_nodes(detail: &Detail, step: &StepRow) -> u32 {
+    node_count(detail).min(step.tasks.max(1))
 }
 
 /// Whether a word means a job's state, in full or by its letters.

@@ -2,10 +2,11 @@
 //! names that scripts look for.
 
 use margay_core_queue::{End, Phase};
+use margay_svc_queue_wire::StepRow;
 use serde_json::{Value, json};
 
 use super::VERSION;
-use super::fields::{View, reason, state};
+use super::fields::{View, reason, state, step_nodes, step_phase};
 use crate::machine::node_count;
 
 /// A number as Slurm has those that may be missing; without a limit where there is none.
@@ -102,6 +103,32 @@ pub fn queued(view: &View<'_>) -> Value {
     )
 }
 
+fn used(cpu_s: f64) -> Value {
+    let cpu_us = (cpu_s * 1e6) as u64;
+    json!({ "seconds": cpu_us / 1_000_000, "microseconds": cpu_us % 1_000_000 })
+}
+
+/// A step of a job of `sacct`.
+fn ran(view: &View<'_>, step: &StepRow) -> Value {
+    let row = &view.detail.row;
+    let phase = step_phase(row, step);
+    let end = step.ended.or(row.ended).unwrap_or(step.started);
+    json!({
+        "step": { "id": format!("{}.{}", row.id, step.step), "name": step.name },
+        "state": [state(phase).0],
+        "exit_code": exit_code(phase),
+        "nodes": { "count": step_nodes(view.detail, step) },
+        "tasks": { "count": step.tasks },
+        "time": {
+            "start": step.started,
+            "end": end,
+            "elapsed": end.saturating_sub(step.started),
+            "total": used(step.cpu_s),
+        },
+        "max_rss_kib": step.max_rss_kib,
+    })
+}
+
 /// A job of `sacct`; times that are not known are 0, as there.
 #[must_use]
 pub fn accounted(view: &View<'_>) -> Value {
@@ -109,8 +136,6 @@ pub fn accounted(view: &View<'_>) -> Value {
     let text = |name: &str| view.value(name).unwrap_or_default();
     let (array, task) = detail.array.unzip();
     let minutes = row.limit_s.map(|seconds| seconds.div_ceil(60));
-    let cpu_us = (row.usage.cpu_s * 1e6) as u64;
-    let used = json!({ "seconds": cpu_us / 1_000_000, "microseconds": cpu_us % 1_000_000 });
     let resource =
         |kind: &str, name: &str, count: u64| json!({ "type": kind, "name": name, "count": count });
     let allocated: Vec<Value> = match row.started {
@@ -133,6 +158,7 @@ pub fn accounted(view: &View<'_>) -> Value {
             "state": { "current": [state(row.phase).0], "reason": reason(detail) },
             "stderr": text("stderr"),
             "stdout": text("stdout"),
+            "steps": row.steps.iter().map(|step| ran(view, step)).collect::<Vec<_>>(),
             "submit_line": text("submitline"),
             "time": {
                 "elapsed": view.run_s(),
@@ -141,7 +167,7 @@ pub fn accounted(view: &View<'_>) -> Value {
                 "limit": number_or_infinite(minutes),
                 "start": row.started.unwrap_or(0),
                 "submission": row.submitted,
-                "total": used,
+                "total": used(row.usage.cpu_s),
             },
             "tres": { "allocated": allocated },
             "max_rss_kib": row.usage.max_rss_kib,

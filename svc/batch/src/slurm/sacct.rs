@@ -1,12 +1,13 @@
 //! `sacct`: what jobs used, also those that have ended.
 
 use margay_core_queue::{End, Phase};
-use margay_svc_queue_wire::{Detail, Machine};
+use margay_svc_queue_wire::{Detail, Machine, StepRow};
 
-use super::fields::{View, is_state, is_state_name, state};
+use super::fields::{View, clock, exit, is_state, is_state_name, state, step_nodes, step_phase};
 use super::format::padded;
 use super::{chosen, json, user_names};
-use crate::common::{self, Done, moment, print};
+use crate::common::{self, Done, date, moment, print};
+use crate::interactive::is_interactive;
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
 
@@ -135,32 +136,119 @@ fn columns(format: &str) -> Result<Vec<Column>, String> {
     Ok(columns)
 }
 
-/// A line: the job itself, or its script as a step.
-fn values(view: &View<'_>, columns: &[Column], is_step: bool) -> Vec<String> {
-    let row = &view.detail.row;
+/// Whose values stand in a line.
+#[derive(Clone, Copy)]
+enum Line<'a> {
+    Job,
+    /// The job's script, as a step.
+    Script,
+    Step(&'a StepRow),
+}
+
+fn values(view: &View<'_>, columns: &[Column], line: Line<'_>) -> Vec<String> {
     let value = |column: &Column| {
         let name = column.heading.to_ascii_lowercase();
-        match (name.as_str(), is_step) {
-            ("jobid", true) => format!("{}.batch", view.id()),
-            ("jobidraw", true) => format!("{}.batch", row.id),
-            ("jobname", true) => "batch".into(),
-            ("ntasks", true) => "1".into(),
-            (
-                "partition" | "user" | "uid" | "timelimit" | "timelimitraw" | "reqmem" | "qos",
-                true,
-            ) => String::new(),
-            // What a whole job used is what its script used, which stands there.
-            ("maxrss" | "averss" | "maxvmsize" | "avevmsize" | "avecpu" | "ntasks", false) => {
-                String::new()
-            }
-            ("state", false) if row.phase == Phase::Ended(End::Cancelled) => {
-                format!("CANCELLED by {}", row.uid)
-            }
-            ("exitcode", false) if row.phase == Phase::Ended(End::TimeLimit) => "0:0".into(),
-            (name, _) => view.value(name).unwrap_or_default(),
-        }
+        let own = match line {
+            Line::Job => of_job(view, &name),
+            Line::Script => of_script(view, &name),
+            Line::Step(step) => of_step(view, step, &name),
+        };
+        own.or_else(|| view.value(&name)).unwrap_or_default()
     };
     columns.iter().map(value).collect()
+}
+
+/// What a line of a job has otherwise than a job in other tables.
+fn of_job(view: &View<'_>, name: &str) -> Option<String> {
+    let row = &view.detail.row;
+    Some(match name {
+        // What a whole job used is what its script and its steps used, which stands there.
+        "maxrss" | "averss" | "maxvmsize" | "avevmsize" | "avecpu" | "ntasks" => String::new(),
+        "state" if row.phase == Phase::Ended(End::Cancelled) => {
+            format!("CANCELLED by {}", row.uid)
+        }
+        "exitcode" if row.phase == Phase::Ended(End::TimeLimit) => "0:0".into(),
+        "derivedexitcode" => {
+            let worst = row.steps.iter().max_by_key(|step| step.exit_code);
+            exit(worst.map_or(Phase::Ended(End::Exit(0)), |step| step_phase(row, step)))
+        }
+        _ => return None,
+    })
+}
+
+/// What lines of steps leave empty: it is the job's.
+fn is_of_job(name: &str) -> bool {
+    const NAMES: [&str; 13] = [
+        "partition",
+        "user",
+        "uid",
+        "group",
+        "gid",
+        "timelimit",
+        "timelimitraw",
+        "reqmem",
+        "qos",
+        "priority",
+        "derivedexitcode",
+        "planned",
+        "reserved",
+    ];
+    NAMES.contains(&name)
+}
+
+fn of_script(view: &View<'_>, name: &str) -> Option<String> {
+    let row = &view.detail.row;
+    Some(match name {
+        "jobid" => format!("{}.batch", view.id()),
+        "jobidraw" => format!("{}.batch", row.id),
+        "jobname" => "batch".into(),
+        "ntasks" => "1".into(),
+        "totalcpu" | "usercpu" | "avecpu" => {
+            let steps: f64 = row.steps.iter().map(|step| step.cpu_s).sum();
+            clock((row.usage.cpu_s - steps).max(0.0) as u64)
+        }
+        name if is_of_job(name) => String::new(),
+        _ => return None,
+    })
+}
+
+fn of_step(view: &View<'_>, step: &StepRow, name: &str) -> Option<String> {
+    let row = &view.detail.row;
+    let phase = step_phase(row, step);
+    let end = step.ended.or(row.ended).unwrap_or(step.started);
+    let run_s = end.saturating_sub(step.started);
+    let cpu_s = |tasks: u32| clock((step.cpu_s / f64::from(tasks.max(1))) as u64);
+    let slot_s = run_s.saturating_mul(step.slots.into());
+    Some(match name {
+        "jobid" => format!("{}.{}", view.id(), step.step),
+        "jobidraw" => format!("{}.{}", row.id, step.step),
+        "jobname" => step.name.clone(),
+        "ntasks" => step.tasks.to_string(),
+        "alloccpus" | "ncpus" | "reqcpus" => step.slots.to_string(),
+        "allocnodes" | "nnodes" | "reqnodes" => step_nodes(view.detail, step).to_string(),
+        "alloctres" | "reqtres" => {
+            let nodes = step_nodes(view.detail, step);
+            format!("cpu={},node={nodes}", step.slots)
+        }
+        "state" => state(phase).0.into(),
+        "exitcode" => exit(phase),
+        "start" | "submit" | "eligible" => date(step.started),
+        "end" => date(end),
+        "elapsed" => clock(run_s),
+        "elapsedraw" => run_s.to_string(),
+        "cputime" => clock(slot_s),
+        "cputimeraw" => slot_s.to_string(),
+        "totalcpu" | "usercpu" => cpu_s(1),
+        "avecpu" => cpu_s(step.tasks),
+        "maxrss" | "averss" | "maxvmsize" | "avevmsize" => match step.ended {
+            Some(_) => format!("{}K", step.max_rss_kib),
+            None => String::new(),
+        },
+        "comment" | "submitline" | "consumedenergy" | "consumedenergyraw" | "stdin" | "stdout"
+        | "stderr" | "workdir" | "reason" => String::new(),
+        name if is_of_job(name) => String::new(),
+        _ => return None,
+    })
 }
 
 /// Runs the command.
@@ -265,10 +353,16 @@ fn shown(words: &Words, columns: &[Column], details: &[Detail], machine: &Machin
     }
     for detail in details {
         let view = View::new(detail, machine);
-        text += &line(&values(&view, columns, false));
-        let has_step = detail.row.started.is_some() && state(detail.row.phase).1 != "PD";
-        if has_step && !words.has("allocations") {
-            text += &line(&values(&view, columns, true));
+        text += &line(&values(&view, columns, Line::Job));
+        let has_begun = detail.row.started.is_some() && state(detail.row.phase).1 != "PD";
+        if !has_begun || words.has("allocations") {
+            continue;
+        }
+        if !is_interactive(detail) {
+            text += &line(&values(&view, columns, Line::Script));
+        }
+        for step in &detail.row.steps {
+            text += &line(&values(&view, columns, Line::Step(step)));
         }
     }
     text

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use margay_core_queue::script::slurm::{self, Known, Line, Takes};
 use margay_core_queue::{Names, Wishes, expand};
+use margay_job_launch::step::{self, StepRecord};
 use margay_svc_queue_wire::{Bytes, PROGRAM, user};
 use margay_sys_os::descriptor::{leave_open, replace_standard};
 use margay_sys_os::process::beside;
@@ -17,7 +18,7 @@ use margay_sys_os::terminal::size;
 
 use super::print_help;
 use super::sbatch::of_variables;
-use crate::common::{Done, base_name, complain};
+use crate::common::{Done, base_name, complain, now_s};
 use crate::interactive::{self, Allocation, Outcome, Program};
 
 /// What `srun` has beside what a job asks for.
@@ -85,9 +86,11 @@ pub fn srun(words: &[String]) -> Done {
     if program.is_empty() {
         return Err("No command given to execute.".into());
     }
+    // Within a job the variable is the job's name.
+    let name = asked.name.clone().or_else(|| base_name(&program[0]));
     let asked = asked.or(of_variables("SLURM_")?);
     match job_folder() {
-        Some(folder) => step(&line, &asked, program, &folder),
+        Some(folder) => step(&line, &asked, (name, program), &folder),
         None => outside(&line, asked, words, program),
     }
 }
@@ -223,26 +226,32 @@ fn hosts_of(slots: &[u32], (tasks, cpus): (u32, u32)) -> Option<String> {
     (left == 0).then(|| hosts.join(","))
 }
 
-/// The number of a step: how many there were before it.
-fn step_number(folder: &Path) -> Result<u64, String> {
+/// The number of a step: how many there were before it. They are counted apart from what is known
+/// of them, so that a script with many steps does not read of all of them for each.
+fn step_number(folder: &Path) -> Result<u32, String> {
     let system = |error: io::Error| format!("{}: {error}", folder.display());
     let mut file = File::options()
         .append(true)
         .create(true)
-        .open(folder.join("steps"))
+        .open(folder.join("step-count"))
         .map_err(system)?;
     file.lock().map_err(system)?;
     let number = file.metadata().map_err(system)?.len();
     io::Write::write_all(&mut file, b".").map_err(system)?;
-    Ok(number)
+    Ok(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 fn number_of(name: &str) -> Option<u32> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs a step of this job; returns only when that failed.
-fn step(line: &Line, asked: &Wishes, program: &[String], folder: &Path) -> Done {
+/// Runs a step of this job.
+fn step(
+    line: &Line,
+    asked: &Wishes,
+    (name, program): (Option<String>, &[String]),
+    folder: &Path,
+) -> Done {
     let size = &asked.size;
     let of_hosts = number_of("MARGAY_JOB_SLOTS");
     let total = of_hosts.or(number_of("SLURM_CPUS_ON_NODE")).unwrap_or(1);
@@ -345,11 +354,30 @@ fn step(line: &Line, asked: &Wishes, program: &[String], folder: &Path) -> Done 
     if let Some(directory) = &asked.directory {
         command.current_dir(directory);
     }
-    let error = command.exec();
-    Err(format!(
-        "cannot run {}: {error}",
-        command.get_program().display()
-    ))
+    let record = StepRecord {
+        number,
+        name: name.unwrap_or_default(),
+        tasks,
+        slots: needed.min(total),
+        begun: now_s(),
+        end: None,
+    };
+    carry_out(&mut command, &record, (folder, line.has("pty")))
+}
+
+/// Becomes the launcher of a step, or waits for its program where that has a terminal.
+fn carry_out(command: &mut Command, record: &StepRecord, (folder, waits): (&Path, bool)) -> Done {
+    let nodes = folder.join("nodes");
+    let failed = |error: io::Error| format!("cannot write down a step of the job: {error}");
+    let launcher = step::begin(&nodes, record).map_err(failed)?;
+    if waits {
+        let status = interactive::wait_for(command)?;
+        step::end(&nodes, record.number, status).map_err(failed)?;
+        return Ok(status);
+    }
+    let error = command.env(step::VARIABLE, launcher).exec();
+    let program = command.get_program().display();
+    Err(format!("cannot run {program}: {error}"))
 }
 
 /// `margay-queue task [--multi-prog] [--out FILE] [--err FILE] [--in FILE] -- PROGRAM ...`:

@@ -89,10 +89,11 @@ pub fn check_priority(priority: Option<i64>, caller: &Caller) -> Result<(), Stri
     }
 }
 
-/// Takes out of a row what is for its user alone: notes name files.
+/// Takes out of a row what is for its user alone: notes name files, steps what was run.
 pub fn veil_row(row: &mut JobRow, caller: &Caller) {
     if !caller.may(row.uid) && matches!(row.phase, Phase::Ended(_)) {
         row.note.clear();
+        row.steps.iter_mut().for_each(|step| step.name.clear());
     }
 }
 

@@ -225,6 +225,7 @@ impl Head {
                     // Names of files may hold anything.
                     note: end.note.replace(char::is_control, "?"),
                     hosts: Vec::new(),
+                    steps: end.steps,
                 };
                 self.watched.remove(&id);
                 if !end.has_begun || finish.end == End::Lost {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use margay_core_queue::{End, Job, JobId, Phase, Scheduler, Settings};
-use margay_svc_queue_wire::{JobRow, OnHost, Order, Shared, Usage};
+use margay_svc_queue_wire::{JobRow, OnHost, Order, Shared, StepRow, Usage};
 
 /// A job of the queue, with what is shown of it.
 // Fields: what a row of `jobs` has, without how the job went.
@@ -79,6 +79,7 @@ impl Entry {
             note,
             usage: Usage::default(),
             hosts: Vec::new(),
+            steps: Vec::new(),
         }
     }
 }
@@ -92,15 +93,27 @@ pub struct Finish {
     pub note: String,
     /// Where it was; nothing on a machine of one host.
     pub hosts: Vec<OnHost>,
+    /// What `srun` ran in it.
+    pub steps: Vec<StepRow>,
 }
 
 impl Finish {
     /// The hosts as the store has them.
     pub(super) fn hosts_text(&self) -> Result<String, String> {
-        match self.hosts.is_empty() {
-            true => Ok(String::new()),
-            false => json(&self.hosts),
-        }
+        list_text(&self.hosts)
+    }
+
+    /// The steps as the store has them.
+    pub(super) fn steps_text(&self) -> Result<String, String> {
+        list_text(&self.steps)
+    }
+}
+
+/// A list as the store has it, which has none of most jobs.
+fn list_text(list: &[impl serde::Serialize]) -> Result<String, String> {
+    match list.is_empty() {
+        true => Ok(String::new()),
+        false => json(&list),
     }
 }
 
@@ -241,7 +254,7 @@ pub(super) fn json(value: &impl serde::Serialize) -> Result<String, String> {
     serde_json::to_string(value).map_err(|error| format!("the queue's store: {error}"))
 }
 
-pub(super) const COLUMNS: &str = "id, order_id, \"array\", task, name, job, phase, is_cancelled, submitted, started, ended, cpu_s, max_rss_kib, note, \"user\", uid, runs, energy_mj, hosts";
+pub(super) const COLUMNS: &str = "id, order_id, \"array\", task, name, job, phase, is_cancelled, submitted, started, ended, cpu_s, max_rss_kib, note, \"user\", uid, runs, energy_mj, hosts, steps";
 
 pub(super) fn fixed(entry: &Entry) -> Result<String, String> {
     let job = &entry.job;
@@ -288,6 +301,16 @@ pub trait Columns {
 fn parsed<T: serde::de::DeserializeOwned>(row: &dyn Columns, column: usize) -> Result<T, String> {
     serde_json::from_slice(row.text(column)?.as_bytes())
         .map_err(|error| format!("the queue's store: a job is damaged: {error}"))
+}
+
+fn list<T: serde::de::DeserializeOwned>(
+    row: &dyn Columns,
+    column: usize,
+) -> Result<Vec<T>, String> {
+    match row.text(column)?.is_empty() {
+        true => Ok(Vec::new()),
+        false => parsed(row, column),
+    }
 }
 
 pub(super) fn entry(row: &dyn Columns) -> Result<Entry, String> {
@@ -351,10 +374,8 @@ pub(super) fn row(row: &dyn Columns) -> Result<JobRow, String> {
             max_rss_kib: row.number(12)? as u64,
             energy_mj: number(17)?,
         },
-        hosts: match row.text(18)? {
-            text if text.is_empty() => Vec::new(),
-            _ => parsed(row, 18)?,
-        },
+        hosts: list(row, 18)?,
+        steps: list(row, 19)?,
         ..entry(row)?.row(row.text(13)?)
     })
 }

@@ -41,7 +41,7 @@ CREATE INDEX arrays ON jobs (array) WHERE array IS NOT NULL;
 ";
 
 /// What each version added to the one before it.
-const ADDED: [&str; 5] = [
+const ADDED: [&str; 6] = [
     "
 CREATE TABLE settings (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
 ALTER TABLE jobs ADD COLUMN user TEXT NOT NULL DEFAULT '';
@@ -62,6 +62,9 @@ ALTER TABLE jobs ADD COLUMN energy_mj INTEGER;
 ",
     "
 ALTER TABLE jobs ADD COLUMN hosts TEXT NOT NULL DEFAULT '';
+",
+    "
+ALTER TABLE jobs ADD COLUMN steps TEXT NOT NULL DEFAULT '';
 ",
 ];
 
@@ -287,15 +290,15 @@ impl FileStore {
         begins: &[JobId],
         now_s: u64,
     ) -> Result<(), String> {
-        let hosts: Vec<String> = (finishes.iter())
-            .map(|(_, finish)| finish.hosts_text())
-            .collect::<Result<_, _>>()?;
+        let lists: Vec<(String, String)> = (finishes.iter())
+            .map(|(_, finish)| Ok((finish.hosts_text()?, finish.steps_text()?)))
+            .collect::<Result<_, String>>()?;
         let mut store = || -> rusqlite::Result<()> {
             let change = self.connection.transaction()?;
-            for ((id, finish), hosts) in finishes.iter().zip(&hosts) {
+            for ((id, finish), (hosts, steps)) in finishes.iter().zip(&lists) {
                 change
                     .prepare_cached(
-                        "UPDATE jobs SET phase = ?2, is_live = 0, ended = ?3, cpu_s = ?4, max_rss_kib = ?5, note = ?6, energy_mj = ?7, hosts = ?8 \
+                        "UPDATE jobs SET phase = ?2, is_live = 0, ended = ?3, cpu_s = ?4, max_rss_kib = ?5, note = ?6, energy_mj = ?7, hosts = ?8, steps = ?9 \
                          WHERE id = ?1",
                     )?
                     .execute(params![
@@ -307,6 +310,7 @@ impl FileStore {
                         finish.note,
                         finish.usage.energy_mj.map(|energy| energy as i64),
                         hosts,
+                        steps,
                     ])?;
             }
             for (id, runs) in requeues {

@@ -81,6 +81,7 @@ struct Step<'a> {
     energy_mj: Option<u64>,
     note: Option<&'a str>,
     hosts: Option<String>,
+    steps: Option<String>,
     runs: Option<u32>,
     /// The term of the head that begins it.
     term: Option<i64>,
@@ -114,10 +115,10 @@ UPDATE jobs SET phase = x.phase, is_live = x.is_live,
     started = CASE WHEN x.is_live THEN x.started ELSE jobs.started END, ended = x.ended,
     cpu_s = coalesce(x.cpu_s, jobs.cpu_s), max_rss_kib = coalesce(x.max_rss_kib, jobs.max_rss_kib),
     energy_mj = coalesce(x.energy_mj, jobs.energy_mj),
-    note = coalesce(x.note, jobs.note), hosts = coalesce(x.hosts, ''), runs = coalesce(x.runs, jobs.runs), term = coalesce(x.term, jobs.term),
+    note = coalesce(x.note, jobs.note), hosts = coalesce(x.hosts, ''), steps = coalesce(x.steps, ''), runs = coalesce(x.runs, jobs.runs), term = coalesce(x.term, jobs.term),
     parts = CASE WHEN x.is_live THEN NULL ELSE jobs.parts END
 FROM json_to_recordset($1::json) AS x(id bigint, phase text, is_live boolean, started bigint, ended bigint,
-    cpu_s double precision, max_rss_kib bigint, energy_mj bigint, note text, hosts text, runs bigint, term bigint)
+    cpu_s double precision, max_rss_kib bigint, energy_mj bigint, note text, hosts text, steps text, runs bigint, term bigint)
 WHERE jobs.id = x.id";
 
 const PLACE: &str = "
@@ -390,6 +391,7 @@ impl ServerStore {
             energy_mj: None,
             note: None,
             hosts: None,
+            steps: None,
             runs: None,
             term: None,
         };
@@ -403,6 +405,7 @@ impl ServerStore {
                 energy_mj: finish.usage.energy_mj,
                 note: Some(&finish.note),
                 hosts: Some(finish.hosts_text()?),
+                steps: Some(finish.steps_text()?),
                 ..live(*id, Phase::Ended(finish.end), None)
             });
         }

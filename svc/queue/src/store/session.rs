@@ -9,7 +9,7 @@ use margay_sys_os::postgres::{Connection, Failure, LIBRARY, Rows};
 use super::entry::Columns;
 
 /// What each version of the tables added to the one before it.
-const VERSIONS: [&str; 5] = [
+const VERSIONS: [&str; 6] = [
     "
 CREATE TABLE version (number bigint NOT NULL);
 INSERT INTO version VALUES (0);
@@ -47,6 +47,9 @@ ALTER TABLE jobs ADD COLUMN energy_mj bigint;
 ",
     "
 ALTER TABLE jobs ADD COLUMN hosts text NOT NULL DEFAULT '';
+",
+    "
+ALTER TABLE jobs ADD COLUMN steps text NOT NULL DEFAULT '';
 ",
 ];
 

@@ -64,6 +64,18 @@ pub struct ReapedUsage {
 }
 
 impl ReapedUsage {
+    /// What all children used that this process has reaped until now.
+    #[must_use]
+    pub fn so_far() -> ReapedUsage {
+        // SAFETY: an all-zero rusage is a valid value and the kernel overwrites it.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: `usage` is a valid place for the result.
+        unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+        let mut used = ReapedUsage::default();
+        used.add(&usage);
+        used
+    }
+
     /// Reaps as [`reap`] does, and adds what the child used.
     pub fn reap(&mut self) -> Reaped {
         match self.wait(-1, libc::WNOHANG) {
@@ -97,11 +109,15 @@ impl ReapedUsage {
         if pid == 0 {
             return Ok(None);
         }
+        self.add(&usage);
+        Ok(Some((pid, ExitStatus::from_raw(status))))
+    }
+
+    fn add(&mut self, usage: &libc::rusage) {
         let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
         self.cpu_s += seconds(usage.ru_utime) + seconds(usage.ru_stime);
         let largest = u64::try_from(usage.ru_maxrss).unwrap_or(0);
         self.max_rss_kib = self.max_rss_kib.max(largest);
-        Ok(Some((pid, ExitStatus::from_raw(status))))
     }
 }
 
