@@ -1,12 +1,14 @@
 //! The mounts of a file system: one on this host, or several that hosts share.
 
 use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fuser::{Config, INodeNo, MountOption, Notifier, Session, SessionACL};
+use fuser::{Config, MountOption, Session, SessionACL};
+use margay_sys_os::fuse_device;
 
 use crate::direct::Direct;
 use crate::fuse::{AccessTimes, Mounted};
@@ -46,7 +48,8 @@ fn still_used(path: &str) -> String {
 /// A mount on this host.
 struct Mount {
     path: String,
-    notifier: Notifier,
+    /// Requests of the kernel come from it.
+    device: OwnedFd,
     thread: JoinHandle<()>,
 }
 
@@ -103,8 +106,9 @@ impl Service {
         }
         let session = Session::new(mounted, path, &config)
             .map_err(|error| mounts::refused(path, &error, is_root))?;
-        let own = session.notifier();
-        let _ = notifier.set(own.clone());
+        let _ = notifier.set(session.notifier());
+        let device = session.as_fd().try_clone_to_owned();
+        let device = device.map_err(|error| format!("cannot mount at {path}: {error}"))?;
         let thread = std::thread::spawn(move || {
             if let Err(error) = session.run() {
                 eprintln!("the mount ended: {error}");
@@ -112,7 +116,7 @@ impl Service {
         });
         mounts.own = Some(Mount {
             path: path.to_owned(),
-            notifier: own,
+            device,
             thread,
         });
         Ok(())
@@ -123,8 +127,8 @@ impl Service {
     fn has_ended(&self, mount: &Mount) -> bool {
         let begin = Instant::now();
         while !mount.thread.is_finished() {
-            // The kernel has the top directory as long as anything uses the mount.
-            let is_used = || mount.notifier.inval_inode(INodeNo::ROOT, -1, 0).is_ok();
+            // What was deleted last is freed and written after the kernel has ended it.
+            let is_used = || !fuse_device::has_ended(mount.device.as_fd());
             let silent = begin.elapsed();
             if self.is_there(mount)
                 || silent > UNMOUNTED_WITHIN

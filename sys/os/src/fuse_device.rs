@@ -3,11 +3,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
@@ -34,6 +35,16 @@ pub fn mount(source: &str, subtype: &str, path: &Path) -> io::Result<OwnedFd> {
     };
     set_nonblocking(device.as_fd())?;
     Ok(device)
+}
+
+/// Whether the kernel has ended the file system whose requests come from `device`: nothing uses it,
+/// and no request comes any more.
+#[must_use]
+pub fn has_ended(device: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(device, PollFlags::empty())];
+    let now = Timespec::default();
+    rustix::event::poll(&mut fds, Some(&now))
+        .is_ok_and(|_| fds[0].revents().contains(PollFlags::ERR))
 }
 
 fn mount_as_root(source: &str, subtype: &str, path: &Path) -> io::Result<OwnedFd> {
