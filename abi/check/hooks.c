@@ -260,9 +260,10 @@ int MPI_Startall(int count, MPI_Request *requests)
 }
 
 #define AS_CALLED(invoke) (margay_called_from(SITE_OF_CALLER), INSIDE(invoke))
-static void is_complete(MPI_Request request)
+static void is_complete(void *site, MPI_Request request)
 {
-    margay_watch_end(request);
+    margay_check_look(site, 1, &request);
+    margay_check_end(1, &request, &request);
     margay_check_record(AFTER, "MPI_Request_get_status", (void *)is_complete, 0, "H", 1, &request);
 }
 
@@ -271,7 +272,7 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
 {
     int code = AS_CALLED(PMPI_Request_get_status(request, flag, status));
     if (code == MPI_SUCCESS && *flag) {
-        is_complete(request);
+        is_complete(SITE_OF_CALLER, request);
     }
     return code;
 }
@@ -280,7 +281,7 @@ int MPI_Request_get_status_all(int count, const MPI_Request requests[], int *fla
 {
     int code = AS_CALLED(PMPI_Request_get_status_all(count, requests, flag, statuses));
     for (int i = 0; code == MPI_SUCCESS && *flag && i < count; i++) {
-        is_complete(requests[i]);
+        is_complete(SITE_OF_CALLER, requests[i]);
     }
     return code;
 }
@@ -289,7 +290,7 @@ int MPI_Request_get_status_any(int count, const MPI_Request requests[], int *ind
 {
     int code = AS_CALLED(PMPI_Request_get_status_any(count, requests, index, flag, status));
     if (code == MPI_SUCCESS && *flag && *index >= 0 && *index < count) {
-        is_complete(requests[*index]);
+        is_complete(SITE_OF_CALLER, requests[*index]);
     }
     return code;
 }
@@ -298,7 +299,7 @@ int MPI_Request_get_status_some(int count, const MPI_Request requests[], int *do
 {
     int code = AS_CALLED(PMPI_Request_get_status_some(count, requests, done, indices, statuses));
     for (int i = 0; code == MPI_SUCCESS && i < *done; i++) {
-        is_complete(requests[indices[i]]);
+        is_complete(SITE_OF_CALLER, requests[indices[i]]);
     }
     return code;
 }

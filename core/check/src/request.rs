@@ -82,7 +82,7 @@ impl Checker {
         problem
     }
 
-    /// A persistent operation on messages has been started: it sends or posts a receive.
+    /// A persistent operation has been started: it uses memory, sends or posts a receive.
     fn started(&mut self, process: usize, handle: u64, request: Request) {
         let name = request.call.name.as_str();
         let record = Record {
@@ -101,7 +101,10 @@ impl Checker {
             "MPI_Recv_init" => {
                 self.message_of(process, &record, true, Some(Until::Request(handle)))
             }
-            _ => None,
+            _ => {
+                self.uses_of_operation(process, &record, &request.call, handle);
+                None
+            }
         };
         if let Some(request) = self.processes[process].requests.get_mut(&handle) {
             request.posted = posted;
@@ -206,7 +209,9 @@ impl Checker {
     /// The program knows that these requests are complete, or needs not know it.
     pub(crate) fn is_said_complete(&mut self, process: usize, record: &Record) {
         for handle in record.list(0) {
-            if let Some(request) = self.processes[process].requests.get_mut(&(*handle as u64)) {
+            let own = &mut self.processes[process];
+            own.uses.end_request(*handle as u64);
+            if let Some(request) = own.requests.get_mut(&(*handle as u64)) {
                 request.may_be_freed = true;
             }
         }
