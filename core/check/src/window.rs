@@ -470,6 +470,8 @@ impl Checker {
                 is_in_fences: window.fences > 0,
                 by: match window.locks.get(&(target as i64)) {
                     _ if own.is_ordered_by_values || window.post.is_some() => By::Unknown,
+                    // Between locks of its own it may have seen what others had put there.
+                    _ if window.has_learned && window.fence.is_none() => By::Unknown,
                     Some((_, true)) => By::Exclusive,
                     Some(_) => By::Shared,
                     None => By::Nothing,
