@@ -168,7 +168,8 @@ static void put_items(const char *items, va_list list)
         case 'l':
             put_number(va_arg(list, int64_t));
             break;
-        case 'A': {
+        case 'A':
+        case 'D': {
             n = va_arg(list, int);
             const int *ints = va_arg(list, const int *);
             n = ints == NULL || n < 0 ? 0 : n > MOST ? MOST : n;
@@ -180,6 +181,7 @@ static void put_items(const char *items, va_list list)
             break;
         }
         case 'B':
+        case 'E':
         case 'H': {
             n = va_arg(list, int);
             const void *words = va_arg(list, const void *);
@@ -202,11 +204,6 @@ static void put_items(const char *items, va_list list)
             break;
         case 't':
             put_text(va_arg(list, const char *));
-            break;
-        case 'D':
-        case 'E':
-            (void)va_arg(list, int);
-            (void)va_arg(list, const void *);
             break;
         }
     }

@@ -15,7 +15,7 @@ enum margay_check_phase { BEFORE = 'b', AFTER = 'a', SITE = 's', HELLO = 'h', CH
  *   G  an MPI_Comm: the world ranks of its group, those of its remote group, whether it has one
  *   g  an MPI_Group: the world ranks of its members
  *   t  a text
- *   D  int n, const int *: displacements, and E  int n, const MPI_Aint *: for the hooks alone, not recorded
+ *   D  int n, const int *: displacements, and E  int n, const MPI_Aint *: where the parts of a buffer begin
  * No item stands for nothing when the checker does not run. */
 void margay_check_record(enum margay_check_phase phase, const char *name, void *site, int code, const char *items, ...);
 

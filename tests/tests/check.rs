@@ -408,6 +408,39 @@ fn errors_of_threads_are_found_with_their_lines_and_their_right_twins_are_right(
 }
 
 #[test]
+fn calls_use_memory_until_they_are_complete_and_others_must_not() {
+    let buffers = Wrong::build_of("buffers.c", "-O0");
+    for (what, kind, marks) in [
+        ("reduced", "buffer in use", ["reduced", "used"]),
+        ("started", "buffer in use", ["started", "used"]),
+        ("gathered", "buffer in use", ["gathered", "used"]),
+        ("exchanged", "buffer in use", ["exchanged", "used"]),
+        ("sent", "buffer in use", ["sent", "used in sum"]),
+        ("probed", "datatype mismatch", ["probed sent", "probed"]),
+        ("lost", "request", ["lost", "lost"]),
+    ] {
+        let said = text(&buffers.run(what));
+        let marks = marks.map(|mark| format!("{} ", line_of("buffers.c", mark)));
+        let is_it = |said: &str| {
+            said.contains(&format!("check: {kind}: ")) && marks.iter().all(|m| said.contains(m))
+        };
+        assert!(said.lines().any(is_it), "{what}: {said}");
+    }
+    for what in [
+        "complete_right",
+        "nobody_right",
+        "polled_right",
+        "apart_right",
+        "probed_right",
+    ] {
+        let output = buffers.run(what);
+        let said = text(&output);
+        assert!(output.status.success(), "{what}: {said}");
+        assert!(said.contains("check: no errors found"), "{what}: {said}");
+    }
+}
+
+#[test]
 fn a_system_that_refuses_is_named_once_and_a_program_keeps_its_signal() {
     let loads = Wrong::build_of("loads.c", "-O0");
     let refused = Wrong::build_of("refused.c", "-O0");

@@ -138,6 +138,7 @@ impl Checker {
                         .extend(self.message_at(process, record, 5, true, None));
                 }
                 Sort::Collective => {
+                    self.uses_of_call(process, record, &call);
                     running.collective =
                         self.begin_collective(process, record, record.handle(8), true);
                 }
@@ -157,6 +158,9 @@ impl Checker {
                     running.posted.extend(posted);
                 }
                 Sort::Other if record.name == "MPI_Finalize" => self.leaks(process, record),
+                Sort::Other if matches!(record.name.as_str(), "MPI_Mrecv" | "MPI_Imrecv") => {
+                    self.receives_probed(process, record, &call);
+                }
                 _ => {}
             }
         }
@@ -377,6 +381,11 @@ impl Checker {
                     _ => false,
                 }
             }
+            Sort::Other if record.name == "MPI_Mprobe" => {
+                running.posted.first().is_some_and(|posted| {
+                    self.receive_waits(process, running_comm(running), *posted, record.list(1))
+                })
+            }
             _ if record.name.starts_with("MPI_I") && !record.name.starts_with("MPI_Intercomm") => {
                 false
             }
@@ -486,31 +495,6 @@ impl Checker {
         }
     }
 
-    /// Memory that a call uses until its request is done.
-    fn uses_of_request(&mut self, process: usize, record: &Record, running: &Running) {
-        let (name, handle) = (record.name.as_str(), record.handle(0));
-        if name.ends_with("_init") || handle < FIRST_OWN || name == "MPI_Ibsend" {
-            return;
-        }
-        let before = Record {
-            items: running.items.clone(),
-            ..record.clone()
-        };
-        let data = |at: usize| {
-            (
-                before.handle(at),
-                before.number(at + 1),
-                before.handle(at + 2),
-            )
-        };
-        let until = Some(Until::Request(handle));
-        match sort(name) {
-            Sort::Send => self.uses(process, &running.call, data(0), false, until),
-            Sort::Receive => self.uses(process, &running.call, data(0), true, until),
-            _ => {}
-        }
-    }
-
     fn new_type(&mut self, process: usize, record: &Record, running: &Running) {
         let handle = record.handle(0);
         if handle < FIRST_OWN {
@@ -577,6 +561,10 @@ impl Checker {
             "MPI_Psend_init" | "MPI_Precv_init" => {
                 return self.new_request(process, record, running);
             }
+            "MPI_Imrecv" => {
+                self.new_request(process, record, running);
+                return self.uses_of_request(process, record, running);
+            }
             // One of a session may be freed after MPI_Finalize, and that is the end of those with
             // other jobs.
             "MPI_Comm_create_from_group"
@@ -595,6 +583,7 @@ impl Checker {
                 for &posted in &running.posted {
                     let comm = running_comm(running);
                     self.received(process, comm, posted, record.list(1));
+                    self.probed(process, comm, posted, handle);
                     self.receive_ended(process, comm, posted);
                 }
                 return;

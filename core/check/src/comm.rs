@@ -10,7 +10,7 @@ use crate::state::*;
 use crate::types::{Data, Mismatch};
 
 /// `MPI_Ibcast` and `MPI_Bcast_init` do what `MPI_Bcast` does.
-fn plain(name: &str) -> String {
+pub fn plain(name: &str) -> String {
     let base = name.strip_suffix("_init").unwrap_or(name);
     match base.strip_prefix("MPI_I") {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_lowercase()) => {

@@ -13,6 +13,7 @@
 //! | `request` | requests: lost, unused, in use |
 //! | `window` | epochs and accesses that conflict |
 //! | `accesses` | accesses to a window by their bytes |
+//! | `buffers` | memory that calls use |
 //! | `uses` | memory that open calls use by its addresses |
 //! | `threads` | calls of several threads |
 //! | `types` | datatypes as signatures |
@@ -25,6 +26,7 @@
 
 mod accesses;
 mod arguments;
+mod buffers;
 mod calls;
 mod checker;
 mod comm;

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use crate::checker::Checker;
 use crate::finding::{Call, Finding, Kind};
 use crate::objects::{Messages, Posted, Sent};
+use crate::record::Record;
 use crate::state::*;
 use crate::types::{Data, Mismatch};
 
@@ -200,6 +201,39 @@ impl Checker {
             posted.ended = Some(now);
         }
         self.forget(id, number);
+    }
+
+    /// A probe has found the message of this receive, and has given it a handle.
+    pub(crate) fn probed(&mut self, process: usize, comm: u64, number: usize, handle: u64) {
+        let found = self.place(process, comm).and_then(|(id, _)| {
+            let messages = &self.comms[id].messages;
+            let sent = messages.sent.get(&messages.posted.get(&number)?.message?)?;
+            Some((sent.from, sent.call.clone(), sent.data.clone()))
+        });
+        let probed = &mut self.processes[process].probed;
+        probed.remove(&handle);
+        probed.extend(found.map(|found| (handle, found)));
+    }
+
+    /// A call receives the message of such a handle.
+    pub(crate) fn receives_probed(&mut self, process: usize, record: &Record, call: &Call) {
+        self.uses_of_call(process, record, call);
+        let own = &mut self.processes[process];
+        let wanted = Data {
+            count: record.number(1),
+            of: own.data_type(record.handle(2)),
+        };
+        let found = own
+            .probed
+            .remove(&record.handle(3))
+            .and_then(|(from, sender, sent)| {
+                let mismatch = sent.mismatch(&wanted, true)?;
+                let receiver = (own.rank as usize, call, &wanted);
+                Some(differs(mismatch, (from, &sender, &sent), receiver))
+            });
+        if let Some(found) = found {
+            self.report(found);
+        }
     }
 
     /// Whether it is known of a receive that no message has come to it.

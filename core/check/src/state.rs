@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::finding::{Call, Finding, Site};
 use crate::record::{Item, Record};
 use crate::threads::Threads;
-use crate::types::Type;
+use crate::types::{Data, Type};
 use crate::uses::Uses;
 
 pub const MPI_COMM_NULL: u64 = 0x100;
@@ -176,6 +176,9 @@ pub struct Process {
     pub objects: BTreeMap<(Object, u64), Call>,
     pub windows: HashMap<u64, OwnWindow>,
     pub uses: Uses,
+    /// Messages that a probe has found and no receive has taken yet: the rank of the sender in the
+    /// communicator, its call and what it has sent.
+    pub probed: HashMap<u64, (usize, Call, Data)>,
     pub moment: Vec<u32>,
     /// Records that wait until those of other processes have come.
     pub waiting: VecDeque<Record>,

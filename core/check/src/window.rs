@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use margay_core_datatype::Basic;
-
 use crate::accesses::{Access, AccessKind, By, What};
 use crate::checker::Checker;
 use crate::finding::{Call, Finding, Kind};
@@ -444,7 +442,7 @@ impl Checker {
 
     /// A call reads or writes memory of its own process: where that is memory of a window, it is an
     /// access to it. Calls that return when they are done end at once.
-    fn access_own(
+    pub(crate) fn access_own(
         &mut self,
         process: usize,
         call: &Call,
@@ -518,61 +516,6 @@ impl Checker {
                 writes,
                 Some(until),
             );
-        }
-    }
-
-    /// A call uses memory: is another one still using it? `until` says how long; none: until it
-    /// returns.
-    pub(crate) fn uses(
-        &mut self,
-        process: usize,
-        call: &Call,
-        (buffer, count, of): (u64, i64, u64),
-        writes: bool,
-        until: Option<Until>,
-    ) {
-        let own = &mut self.processes[process];
-        let Some(of) = own.data_type(of).filter(|t| t.is_dense) else {
-            return;
-        };
-        let is_nowhere = buffer <= 2 || of.basic() == Some(Basic::Packed);
-        let bytes = of
-            .size()
-            .and_then(|s| s.checked_mul(u64::try_from(count).ok()?));
-        let Some(end) = bytes
-            .and_then(|b| buffer.checked_add(b))
-            .filter(|&e| !is_nowhere && e > buffer)
-        else {
-            return;
-        };
-        let new = Use {
-            begin: buffer,
-            end,
-            writes,
-            call: call.clone(),
-            until: until.unwrap_or(Until::Request(0)),
-        };
-        let found = own.uses.find(new.begin, new.end, new.writes).map(|old| {
-            let does = |writes: bool| if writes { "writes to" } else { "reads" };
-            Finding::new(Kind::Buffer)
-                .say(format!("rank {}: ", own.rank))
-                .call(&new.call)
-                .say(format!(" {} memory that ", does(new.writes)))
-                .call(&old.call)
-                .say(format!(
-                    " still {}; complete that one first",
-                    if old.writes { "writes to" } else { "reads" }
-                ))
-        });
-        let is_left_out = until.is_some() && !own.uses.enter(new);
-        self.access_own(process, call, (buffer, end), writes, until);
-        if is_left_out {
-            self.left_out(
-                "more memory is in use at the same time than is remembered; calls that use the rest of it too early are not found",
-            );
-        }
-        if let Some(found) = found {
-            self.report(found);
         }
     }
 }
