@@ -606,6 +606,12 @@ impl Checker {
 
     fn frees(&mut self, process: usize, object: Object, record: &Record, running: &Running) {
         let handle = record.handle(0);
+        // Another thread has got the handle for a new object since.
+        let is_new_again =
+            matches!(running.items.first(), Some(Item::Number(of)) if *of as u64 != handle);
+        if object == Object::Comm && is_new_again {
+            return;
+        }
         let own = &mut self.processes[process];
         own.objects.remove(&(object, handle));
         match object {

@@ -5,7 +5,7 @@ use margay_core_reduce::Op;
 use crate::checker::Checker;
 use crate::finding::{Call, Finding, Kind};
 use crate::objects::{Collective, Comm, Slot};
-use crate::record::Record;
+use crate::record::{Item, Record};
 use crate::state::*;
 use crate::types::{Data, Mismatch};
 
@@ -419,6 +419,17 @@ impl Checker {
             self.made_comms.insert(key, id);
         }
         let own = &mut self.processes[process];
+        // A call of another thread that still names this handle has freed an older one.
+        for running in own.running.values_mut() {
+            if matches!(
+                running.call.name.as_str(),
+                "MPI_Comm_free" | "MPI_Comm_disconnect"
+            ) && let Some(Item::Number(freed)) = running.items.first_mut()
+                && *freed as u64 == handle
+            {
+                *freed = MPI_COMM_NULL as i64;
+            }
+        }
         own.comms.insert(handle, id);
         own.freed.remove(&handle);
     }

@@ -443,3 +443,51 @@ fn a_request_that_is_started_later_was_not_waited_for_in_vain() {
         assert_eq!(world.found(), expected);
     }
 }
+
+#[test]
+fn a_handle_of_a_communicator_may_be_used_again_while_a_thread_still_frees_it() {
+    let mut world = with_level(4096);
+    let dup = |world: &mut World, thread| {
+        by_thread(
+            world,
+            thread,
+            Phase::Before,
+            "MPI_Comm_dup",
+            numbers(&[0x102]),
+        );
+        let mut items = numbers(&[0x500, 0x102]);
+        items.extend([Item::List(vec![0]), Item::List(vec![]), Item::Number(0)]);
+        by_thread(world, thread, Phase::After, "MPI_Comm_dup", items);
+    };
+    dup(&mut world, 1);
+    by_thread(
+        &mut world,
+        1,
+        Phase::Before,
+        "MPI_Comm_free",
+        numbers(&[0x500]),
+    );
+    dup(&mut world, 2);
+    by_thread(
+        &mut world,
+        2,
+        Phase::Before,
+        "MPI_Comm_free",
+        numbers(&[0x500]),
+    );
+    by_thread(
+        &mut world,
+        1,
+        Phase::After,
+        "MPI_Comm_free",
+        numbers(&[0x500]),
+    );
+    by_thread(
+        &mut world,
+        2,
+        Phase::After,
+        "MPI_Comm_free",
+        numbers(&[0x500]),
+    );
+    assert_eq!(world.found(), []);
+}
