@@ -60,10 +60,12 @@ pub const LINKS: [(&str, &str); 18] = [
 ];
 
 /// Pages, and folders with pages, for those who change Margay: they stay with the sources.
-const OF_DEVELOPERS: [&str; 9] = [
+const OF_DEVELOPERS: [&str; 11] = [
     "ARCHITECTURE.md",
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
     "core/",
+    "docs/pfs-format.md",
     "docs/protocols.md",
     "docs/segment.md",
     "docs/windows.md",
