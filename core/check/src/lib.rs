@@ -15,6 +15,7 @@
 //! | `accesses` | accesses to a window by their bytes |
 //! | `buffers` | memory that calls use |
 //! | `uses` | memory that open calls use by its addresses |
+//! | `takers` | receives of any source that others are compared with |
 //! | `threads` | calls of several threads |
 //! | `types` | datatypes as signatures |
 //! | `state` | what is known of a process |
@@ -37,6 +38,7 @@ mod objects;
 mod record;
 mod request;
 mod state;
+mod takers;
 mod threads;
 mod types;
 mod uses;

@@ -12,6 +12,7 @@ use crate::finding::{Call, Finding, Kind};
 use crate::objects::{Messages, Posted, Sent};
 use crate::record::Record;
 use crate::state::*;
+use crate::takers::Come;
 use crate::types::{Data, Mismatch};
 
 /// Receives of any source that are remembered for the search for races.
@@ -119,6 +120,7 @@ impl Checker {
             is_gone: false,
             ended: None,
             message: None,
+            is_kept: false,
         };
         messages.posted.insert(number, posted);
         messages.order.entry(own).or_default().push_back(number);
@@ -184,7 +186,7 @@ impl Checker {
 
     /// A receive is over: what was sent before its message came before this.
     pub(crate) fn receive_ended(&mut self, process: usize, comm: u64, number: usize) {
-        let Some((id, _)) = self.place(process, comm) else {
+        let Some((id, own)) = self.place(process, comm) else {
             return;
         };
         let messages = &mut self.comms[id].messages;
@@ -196,9 +198,13 @@ impl Checker {
             self.processes[process].join(&moment);
         }
         let now = self.processes[process].tick();
+        let end = now.get(self.processes[process].rank as usize).copied();
         let messages = &mut self.comms[id].messages;
         if let Some(posted) = messages.posted.get_mut(&number) {
             posted.ended = Some(now);
+            if posted.is_kept {
+                messages.any.end(own, number, posted.asked(), end);
+            }
         }
         self.forget(id, number);
     }
@@ -335,39 +341,26 @@ impl Checker {
     /// Whether a receive of any source could have got a message that another receive needs: the one
     /// that has just been paired, with the receives of any source before it.
     fn races_of(&mut self, id: usize, send: usize, receive: usize) {
-        let messages = &self.comms[id].messages;
+        let comm = &self.comms[id];
+        let messages = &comm.messages;
         let (sent, taker) = (&messages.sent[&send], &messages.posted[&receive]);
-        let is_any = |p: &Posted| p.source == MPI_ANY_SOURCE || p.tag == MPI_ANY_TAG;
-        let is_same = |p: &Posted| {
-            p.source == taker.source
-                && p.tag == taker.tag
-                && match (&p.data, &taker.data) {
-                    (Some(a), Some(b)) => {
-                        a.mismatch(b, false).is_none() && b.mismatch(a, false).is_none()
-                    }
-                    _ => true,
-                }
+        let own = comm.members[taker.at] as usize;
+        let come = Come {
+            from: sent.from,
+            to: sent.to,
+            tag: sent.tag,
+            known: sent.moment.get(own).copied(),
         };
-        let after = |p: &Posted| {
-            let end = p.ended.as_ref()?;
-            let at = *self.comms[id].members.get(p.at)? as usize;
-            Some(sent.moment.get(at)? >= end.get(at)?)
+        let rivals = |is_same: bool| {
+            let rival = messages.any.rival(come, taker.asked(), is_same)?;
+            messages.posted.get(&rival)
         };
-        let rivals = |wanted: bool| {
-            let rivals = messages.any.iter().filter_map(|n| messages.posted.get(n));
-            rivals.filter(move |p| wanted != is_same(p)).find(|p| {
-                let other = p.message.and_then(|m| messages.sent.get(&m));
-                Messages::is_wanted(p, sent)
-                    && other.is_some_and(|other| other.from != sent.from)
-                    && after(p) != Some(true)
-            })
-        };
-        let rival = rivals(true);
+        let rival = rivals(false);
         let process = self.process_of(self.comms[id].members[taker.at]);
         let is_first = |process: &usize| !self.orders.contains_key(process);
         let order = process
             .filter(is_first)
-            .and_then(|process| Some((process, rivals(false)?)))
+            .and_then(|process| Some((process, rivals(true)?)))
             .map(|(process, p)| (process, self.order(id, p, sent)));
         // Who has to wait for a lock of a window is ordered by that.
         let has_locked = |rank: usize| {
@@ -386,12 +379,20 @@ impl Checker {
                 .call(&taker.call)
                 .say(" needs; then that one gets another message, or waits for ever. Name the source, use tags that differ, or let the sender wait")
         });
-        if is_any(taker) && taker.source == MPI_ANY_SOURCE {
-            let messages = &mut self.comms[id].messages;
-            messages.any.push_back(receive);
-            if messages.any.len() > MOST_REMEMBERED {
-                let old = messages.any.pop_front();
-                old.into_iter().for_each(|old| self.forget(id, old));
+        let Messages { any, posted, .. } = &mut self.comms[id].messages;
+        if let Some(taker) = posted.get_mut(&receive)
+            && taker.source == MPI_ANY_SOURCE
+        {
+            // One that is over already is not asked for its end again.
+            let end = (taker.ended.as_ref()).and_then(|end| end.get(own).copied());
+            taker.is_kept = true;
+            any.enter(taker.at, receive, taker.asked(), come.from);
+            any.end(taker.at, receive, taker.asked(), end);
+            if any.len() > MOST_REMEMBERED
+                && let Some(old) = any.drop_first()
+            {
+                posted.entry(old).and_modify(|old| old.is_kept = false);
+                self.forget(id, old);
             }
         }
         if let Some(found) = found {
@@ -430,7 +431,7 @@ impl Checker {
     fn forget(&mut self, id: usize, receive: usize) {
         let messages = &mut self.comms[id].messages;
         let is_over = |p: &Posted| p.ended.is_some() && p.message.is_some();
-        if messages.any.contains(&receive) || !messages.posted.get(&receive).is_some_and(is_over) {
+        if !(messages.posted.get(&receive)).is_some_and(|p| is_over(p) && !p.is_kept) {
             return;
         }
         if let Some(message) = messages.posted.remove(&receive).and_then(|p| p.message) {
@@ -522,7 +523,8 @@ impl Checker {
         let mut open = messages.posted.values();
         let is_open = |p: &&Posted| p.message.is_none() && !p.is_gone && p.source >= 0;
         open.by_ref().filter(is_open).find_map(|open| {
-            let mut takers = messages.any.iter().filter_map(|n| messages.posted.get(n));
+            let takers = messages.any.receives().into_iter();
+            let mut takers = takers.filter_map(|n| messages.posted.get(&n));
             takers.find_map(|taker| {
                 let taken = messages.sent.get(&taker.message?)?;
                 if taker.at != open.at || !Messages::is_wanted(open, taken) {

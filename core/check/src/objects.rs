@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::accesses::Accesses;
 use crate::finding::{Call, Finding};
-use crate::state::Moment;
+use crate::state::{MPI_ANY_SOURCE, Moment};
+use crate::takers::{Asked, Takers};
 use crate::types::Data;
 
 /// A communicator as all its members see it.
@@ -90,6 +91,19 @@ pub struct Posted {
     /// When it was over.
     pub ended: Option<Moment>,
     pub message: Option<usize>,
+    /// It is among the receives of any source that others are compared with.
+    pub is_kept: bool,
+}
+
+impl Posted {
+    /// What it asks for, beside its receiver.
+    pub fn asked(&self) -> Asked<'_> {
+        Asked {
+            is_any: self.source == MPI_ANY_SOURCE,
+            tag: self.tag,
+            data: self.data.as_ref(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -104,7 +118,7 @@ pub struct Messages {
     pub sends: BTreeMap<(usize, usize, i64), VecDeque<usize>>,
     pub receives: BTreeMap<(usize, usize, i64), VecDeque<usize>>,
     /// Receives of any source that have got their message.
-    pub any: VecDeque<usize>,
+    pub any: Takers,
     /// Which receive got what is not known any more.
     pub is_unknown: bool,
 }

@@ -133,6 +133,12 @@ impl Data {
         }
     }
 
+    /// Whether both are as many elements of the same signature.
+    pub fn is_equal(&self, other: &Data) -> bool {
+        let runs = |data: &'_ Data| data.of.as_ref().and_then(|of| of.runs.clone());
+        self.count == other.count && runs(self) == runs(other)
+    }
+
     /// Compares what is sent with what is received; `may_be_shorter` is a message, of which the
     /// receiver may get less than it has room for.
     pub fn mismatch(&self, receives: &Data, may_be_shorter: bool) -> Option<Mismatch> {

@@ -165,11 +165,11 @@ impl Uses {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::finding::Site;
 
-    fn random(state: &mut u64, below: u64) -> u64 {
+    pub fn random(state: &mut u64, below: u64) -> u64 {
         *state ^= *state << 13;
         *state ^= *state >> 7;
         *state ^= *state << 17;
