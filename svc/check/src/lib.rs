@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use margay_core_check::{Checker, End, Ended, Phase, Record};
 use margay_sys_os::process::{beside, ends_with_thread};
-use margay_sys_os::signal::{SIGHUP, SIGINT, SIGTERM, SignalSet, send, take_defaults_in};
+use margay_sys_os::signal::{SIGHUP, SIGINT, SIGTERM, SignalSet, take_defaults_in};
 
 use listen::{Event, Listening, Records};
 use places::Places;
@@ -28,6 +28,8 @@ use report::Report;
 
 /// How long connections may stay open after the job: a process may have left a child that has one.
 const CLOSED_WITHIN: Duration = Duration::from_secs(2);
+/// How long calls of a job that was cut short are still looked at behind that.
+const LOOKED_WITHIN: Duration = Duration::from_secs(10);
 /// The statuses of a time limit and of SIGINT, SIGKILL and SIGTERM.
 const CUT: [i32; 4] = [124, 130, 137, 143];
 /// Where the hooks are, beside the folder of this program.
@@ -74,10 +76,11 @@ fn run(name: &str, words: &[OsString]) -> Result<u8, String> {
     let (listening, events) = Listening::begin(&address, &signals)
         .map_err(|error| format!("cannot listen for records: {error}"))?;
     let child = start(name, &margay, words, &hooks, &address, &before)?;
-    let launcher = child.id();
-    listening.watch(child);
+    listening
+        .watch(child)
+        .map_err(|error| format!("cannot watch the launcher: {error}"))?;
     let mut report = Report::new(name, Places::new(&margay));
-    let (status, seen) = follow(launcher, &listening, &events, &mut report)?;
+    let (status, seen) = follow(&listening, &events, &mut report)?;
     let code = code(status);
     let found = report.end(code, seen);
     Ok(if code == 0 && found { 1 } else { code })
@@ -133,7 +136,6 @@ fn code(status: ExitStatus) -> u8 {
 /// Takes records until the job has ended and all connections are closed. Returns how it has ended,
 /// and how many ranks were looked at, of how many.
 fn follow(
-    launcher: u32,
     listening: &Listening,
     events: &Receiver<Event>,
     report: &mut Report,
@@ -145,6 +147,15 @@ fn follow(
     let mut ended = None;
     let mut all_connected = false;
     loop {
+        // What is wanted of a job that was cut short is its end.
+        let since = |by: Duration| until.is_some_and(|until| Instant::now() >= until + by);
+        let is_cut = matches!(&ended, Some(Ok(status)) if CUT.contains(&code(*status).into()));
+        if since(Duration::ZERO) && listening.is_interrupted() || since(LOOKED_WITHIN) && is_cut {
+            report.left_out(vec![
+                "the job was cut short while many of its calls were still to be looked at; what is wrong with these is not found",
+            ]);
+            break;
+        }
         let event = match until {
             None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(_) if open == 0 && all_connected => {
@@ -173,10 +184,6 @@ fn follow(
                     checker.ended(process, Ended::Closed);
                     report.take(checker.found());
                 }
-            }
-            Ok(Event::Signal(signal)) => {
-                // The terminal has sent it to the launcher as well, which ignores the second one.
-                let _ = send(launcher, signal);
             }
             Ok(Event::Ended(status)) => {
                 ended = Some(status);

@@ -5,15 +5,16 @@ use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::{Child, ExitStatus};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use margay_core_check::{MOST_BYTES, Phase, Record};
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::is_trusted;
+use margay_sys_os::process::PidFd;
 use margay_sys_os::signal::{SignalFd, SignalSet};
 
 use crate::ring::{READS_RINGS, Ring};
@@ -30,7 +31,6 @@ pub enum Event {
     /// another thread has allocated takes longer to free than all else that is done with it.
     Records(u64, Vec<u8>),
     Closed(u64),
-    Signal(i32),
     /// The launcher has ended.
     Ended(io::Result<ExitStatus>),
     /// All that connected before the launcher ended are known.
@@ -41,6 +41,14 @@ pub struct Listening {
     sender: SyncSender<Event>,
     address: SocketAddr,
     is_ending: Arc<AtomicBool>,
+    signals: Arc<Signals>,
+}
+
+/// What passes signals on to the launcher: at once, however many records wait for the checker.
+#[derive(Default)]
+struct Signals {
+    launcher: OnceLock<PidFd>,
+    has_come: AtomicBool,
 }
 
 /// A name for the socket, in the abstract name space: nothing is left behind.
@@ -61,7 +69,8 @@ impl Listening {
         let (sender, events) = sync_channel(MOST_AHEAD);
         let (to, ending) = (sender.clone(), is_ending.clone());
         thread::spawn(move || accept(&listener, &to, &ending));
-        let to = sender.clone();
+        let passed_on = Arc::new(Signals::default());
+        let own = passed_on.clone();
         thread::spawn(move || {
             loop {
                 let mut set = PollSet::default();
@@ -70,9 +79,10 @@ impl Listening {
                     return;
                 }
                 while let Some(received) = signals.take() {
+                    own.has_come.store(true, Ordering::SeqCst);
                     // The terminal signals the launcher as well.
-                    if received.sender != 0 && to.send(Event::Signal(received.signal)).is_err() {
-                        return;
+                    if received.sender != 0 {
+                        own.launcher.wait().signal(received.signal);
                     }
                 }
             }
@@ -81,6 +91,7 @@ impl Listening {
             sender,
             address,
             is_ending,
+            signals: passed_on,
         };
         Ok((listening, events))
     }
@@ -93,12 +104,22 @@ impl Listening {
         drop(UnixStream::connect_addr(&self.address));
     }
 
-    /// Says when a child has ended, and how.
-    pub fn watch(&self, mut child: Child) {
+    /// Says when the launcher has ended, and how; it gets the signals that come.
+    ///
+    /// # Errors
+    /// When the system has no handle for it.
+    pub fn watch(&self, mut launcher: Child) -> io::Result<()> {
+        let _ = self.signals.launcher.set(PidFd::open(launcher.id())?);
         let to = self.sender.clone();
         thread::spawn(move || {
-            let _ = to.send(Event::Ended(child.wait()));
+            let _ = to.send(Event::Ended(launcher.wait()));
         });
+        Ok(())
+    }
+
+    /// Whether somebody wants the end.
+    pub fn is_interrupted(&self) -> bool {
+        self.signals.has_come.load(Ordering::SeqCst)
     }
 }
 
