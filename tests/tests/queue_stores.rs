@@ -467,7 +467,7 @@ fn tables_of_each_older_version_are_brought_to_this_one() {
         "ALTER TABLE margay.head DROP COLUMN kind;",
         "ALTER TABLE margay.jobs DROP COLUMN energy_mj;",
         "ALTER TABLE margay.jobs DROP COLUMN hosts;",
-        "ALTER TABLE margay.jobs DROP COLUMN steps;",
+        "ALTER TABLE margay.jobs DROP COLUMN steps; DROP INDEX margay.ended_at;",
     ];
     let Some(server) = Postgres::shared() else {
         return;

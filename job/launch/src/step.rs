@@ -5,7 +5,6 @@
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::time::SystemTime;
@@ -58,14 +57,12 @@ pub fn file_beside(nodes: &Path) -> PathBuf {
     nodes.with_file_name("steps")
 }
 
-/// The step that this process, or the one that has made it, is the launcher of.
+/// The step of which a process is the launcher.
 #[must_use]
-pub fn of_process() -> Option<u32> {
+pub fn of_launcher(process: u32) -> Option<u32> {
     let said = std::env::var(VARIABLE).ok()?;
-    let (number, process) = said.split_once(':')?;
-    let process: u32 = process.parse().ok()?;
-    let is_own = process == process::id() || process == parent_id();
-    number.parse().ok().filter(|_| is_own)
+    let (number, of) = said.split_once(':')?;
+    number.parse().ok().filter(|_| of.parse() == Ok(process))
 }
 
 /// Writes down that a step begins, and returns what the launcher is to find in [`VARIABLE`], which
@@ -94,7 +91,7 @@ pub fn begin(nodes: &Path, step: &StepRecord) -> io::Result<String> {
 /// Writes down that the step has ended of which this process was the launcher, if it was one.
 pub fn end_of_process(status: u8) {
     let nodes = std::env::var_os("PBS_NODEFILE");
-    if let (Some(step), Some(nodes)) = (of_process(), nodes) {
+    if let (Some(step), Some(nodes)) = (of_launcher(process::id()), nodes) {
         // The account is not worth the end of a job.
         let _ = end(Path::new(&nodes), step, status);
     }

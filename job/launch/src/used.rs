@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 
 use margay_sys_os::process::{ReapedUsage, descendants};
@@ -94,7 +95,8 @@ impl Account {
         let open = |path: PathBuf| OpenOptions::new().append(true).open(path).ok();
         Account {
             file: nodes.and_then(|nodes| open(file_beside(Path::new(&nodes)))),
-            step: step::of_process(),
+            // The relay is a child of the launcher.
+            step: step::of_launcher(parent_id()),
             within: HashSet::new(),
         }
     }

@@ -47,7 +47,28 @@ pub fn order(request: &Request) -> Result<(), String> {
 /// # Errors
 /// In words.
 pub fn details(all: bool, jobs: Vec<Target>) -> Result<Vec<Detail>, String> {
-    match ask(&Request::Show { all, jobs })? {
+    shown(&Request::Show {
+        all,
+        jobs,
+        since: 0,
+    })
+}
+
+/// The same of all jobs that wait, run, or have ended at this second since 1970 or later: a queue
+/// has hundreds of thousands that ended before.
+///
+/// # Errors
+/// In words.
+pub fn details_since(since: u64) -> Result<Vec<Detail>, String> {
+    shown(&Request::Show {
+        all: true,
+        jobs: vec![],
+        since,
+    })
+}
+
+fn shown(request: &Request) -> Result<Vec<Detail>, String> {
+    match ask(request)? {
         Answer::Details(values) => {
             let details = values
                 .iter()

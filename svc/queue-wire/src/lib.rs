@@ -53,8 +53,14 @@ pub enum Request {
     Cancel { jobs: Vec<Target> },
     /// Let held jobs go, or hold waiting ones.
     Hold { jobs: Vec<Target>, is_held: bool },
-    /// Show all that is known of jobs, chosen as for `List`.
-    Show { all: bool, jobs: Vec<Target> },
+    /// Show all that is known of jobs, chosen as for `List`; of those that have ended, only of what
+    /// did at this second since 1970 or later, where no job is named.
+    Show {
+        all: bool,
+        jobs: Vec<Target>,
+        #[serde(default)]
+        since: u64,
+    },
     /// Change jobs that wait.
     Change { jobs: Vec<Target>, change: Change },
     /// Send the processes of running jobs a signal: to all of them, or to the first alone.

@@ -471,7 +471,7 @@ fn answer(service: &Service, request: Request, caller: &Caller, stream: &UnixStr
         Request::Wait { jobs } => wait(service, &jobs, caller, stream),
         Request::Cancel { jobs } => said(service.head().cancel(&jobs, caller)),
         Request::Hold { jobs, is_held } => said(service.head().hold(&jobs, is_held, caller)),
-        Request::Show { all, jobs } => match service.head().all_of(all, &jobs, caller) {
+        Request::Show { all, jobs, since } => match service.head().all_of((all, since), &jobs, caller) {
             Ok(details) => {
                 let values = details.iter().map(serde_json::value::to_raw_value);
                 match values.collect() {

@@ -29,10 +29,12 @@ pub fn state(phase: Phase) -> (&'static str, &'static str) {
     }
 }
 
+/// The exit code of what SIGTERM ended.
+pub const BY_SIGTERM: u8 = 128 + 15;
+
 /// How a step of this job ended. One without an end was ended with the job.
 #[must_use]
 pub fn step_phase(row: &JobRow, step: &StepRow) -> Phase {
-    const BY_SIGTERM: u8 = 128 + 15;
     let job_ends = matches!(row.phase, Phase::Ended(End::TimeLimit | End::Cancelled));
     Phase::Ended(match step.exit_code {
         None => End::Cancelled,

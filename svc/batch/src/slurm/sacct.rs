@@ -3,7 +3,9 @@
 use margay_core_queue::{End, Phase};
 use margay_svc_queue_wire::{Detail, Machine, StepRow};
 
-use super::fields::{View, clock, exit, is_state, is_state_name, state, step_nodes, step_phase};
+use super::fields::{
+    BY_SIGTERM, View, clock, exit, is_state, is_state_name, state, step_nodes, step_phase,
+};
 use super::format::padded;
 use super::{chosen, json, user_names};
 use crate::common::{self, Done, date, moment, print};
@@ -169,7 +171,8 @@ fn of_job(view: &View<'_>, name: &str) -> Option<String> {
         }
         "exitcode" if row.phase == Phase::Ended(End::TimeLimit) => "0:0".into(),
         "derivedexitcode" => {
-            let worst = row.steps.iter().max_by_key(|step| step.exit_code);
+            let code = |step: &&StepRow| step.exit_code.unwrap_or(BY_SIGTERM);
+            let worst = row.steps.iter().max_by_key(code);
             exit(worst.map_or(Phase::Ended(End::Exit(0)), |step| step_phase(row, step)))
         }
         _ => return None,
@@ -283,14 +286,14 @@ pub fn run(words: &[String]) -> Done {
             Err(text) => return Err(text),
         }
     }
-    if items.is_empty() {
-        details = common::details(true, vec![])?;
-    }
     let from = match (words.value("starttime"), items.is_empty()) {
         (Some(text), _) => moment(text)?,
         (None, true) => moment("today")?,
         (None, false) => 0,
     };
+    if items.is_empty() {
+        details = common::details_since(from)?;
+    }
     let until = words.value("endtime").map(moment).transpose()?;
     let users = user_names(&words, false);
     let lists = [

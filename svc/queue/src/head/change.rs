@@ -37,20 +37,21 @@ fn cause(reason: &Reason) -> Cause {
 }
 
 impl Head {
-    /// All that is known of jobs, chosen as for [`rows`](Head::rows).
+    /// All that is known of jobs, chosen as for [`rows`](Head::rows); of those that have ended, if
+    /// none is named, what did at `since` or later.
     ///
     /// # Errors
     /// In words.
     pub fn all_of(
         &mut self,
-        all: bool,
+        (all, since): (bool, u64),
         targets: &[Target],
         caller: &Caller,
     ) -> Result<Vec<Detail>, String> {
         let jobs = self.live(targets)?;
         let mut which: Vec<Which> = targets.iter().map(|target| ended_of(*target)).collect();
         if targets.is_empty() && all {
-            which.push(Which::All);
+            which.push(Which::Since(since));
         }
         let mut entries: Vec<(Entry, Option<JobRow>)> = Vec::new();
         for which in which {

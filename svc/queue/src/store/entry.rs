@@ -154,6 +154,8 @@ struct More {
 #[derive(Clone, Copy, Debug)]
 pub enum Which {
     All,
+    /// That have ended at this second since 1970 or later.
+    Since(u64),
     /// A job, or all tasks of an array.
     Of(JobId),
     /// A task of an array.
@@ -167,6 +169,7 @@ impl Which {
     pub(super) fn sql(self) -> String {
         let condition = match self {
             Which::All => String::new(),
+            Which::Since(second) => format!("AND ended >= {second}"),
             Which::Of(id) => format!(
                 "AND id IN (SELECT {id} UNION SELECT id FROM jobs WHERE \"array\" = {id} AND NOT is_live)"
             ),

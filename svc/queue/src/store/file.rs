@@ -65,6 +65,7 @@ ALTER TABLE jobs ADD COLUMN hosts TEXT NOT NULL DEFAULT '';
 ",
     "
 ALTER TABLE jobs ADD COLUMN steps TEXT NOT NULL DEFAULT '';
+CREATE INDEX ended_at ON jobs (ended) WHERE NOT is_live;
 ",
 ];
 

@@ -50,6 +50,7 @@ ALTER TABLE jobs ADD COLUMN hosts text NOT NULL DEFAULT '';
 ",
     "
 ALTER TABLE jobs ADD COLUMN steps text NOT NULL DEFAULT '';
+CREATE INDEX ended_at ON jobs (ended) WHERE NOT is_live;
 ",
 ];
 
