@@ -60,11 +60,13 @@ pub const LINKS: [(&str, &str); 18] = [
 ];
 
 /// Pages, and folders with pages, for those who change Margay: they stay with the sources.
-const OF_DEVELOPERS: [&str; 11] = [
+const OF_DEVELOPERS: [&str; 13] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "abi/",
     "core/",
+    "docs/mtrace.md",
     "docs/pfs-format.md",
     "docs/protocols.md",
     "docs/segment.md",
