@@ -7,7 +7,6 @@ use crate::state::MPI_ANY_TAG;
 use crate::types::Data;
 
 /// Receives that ask for the same.
-#[derive(Default)]
 struct Alike {
     tag: i64,
     data: Option<Data>,

@@ -459,35 +459,14 @@ fn a_handle_of_a_communicator_may_be_used_again_while_a_thread_still_frees_it() 
         items.extend([Item::List(vec![0]), Item::List(vec![]), Item::Number(0)]);
         by_thread(world, thread, Phase::After, "MPI_Comm_dup", items);
     };
+    let free = |world: &mut World, thread, phase| {
+        by_thread(world, thread, phase, "MPI_Comm_free", numbers(&[0x500]));
+    };
     dup(&mut world, 1);
-    by_thread(
-        &mut world,
-        1,
-        Phase::Before,
-        "MPI_Comm_free",
-        numbers(&[0x500]),
-    );
+    free(&mut world, 1, Phase::Before);
     dup(&mut world, 2);
-    by_thread(
-        &mut world,
-        2,
-        Phase::Before,
-        "MPI_Comm_free",
-        numbers(&[0x500]),
-    );
-    by_thread(
-        &mut world,
-        1,
-        Phase::After,
-        "MPI_Comm_free",
-        numbers(&[0x500]),
-    );
-    by_thread(
-        &mut world,
-        2,
-        Phase::After,
-        "MPI_Comm_free",
-        numbers(&[0x500]),
-    );
+    free(&mut world, 2, Phase::Before);
+    free(&mut world, 1, Phase::After);
+    free(&mut world, 2, Phase::After);
     assert_eq!(world.found(), []);
 }

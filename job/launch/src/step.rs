@@ -51,10 +51,10 @@ pub struct StepEnd {
     pub max_rss_kib: u64,
 }
 
-/// The file, beside that of a job's nodes.
+/// The file in a job's folder, where that of its nodes is.
 #[must_use]
-pub fn file_beside(nodes: &Path) -> PathBuf {
-    nodes.with_file_name("steps")
+pub fn file_in(folder: &Path) -> PathBuf {
+    folder.join("steps")
 }
 
 /// The step of which a process is the launcher.
@@ -70,7 +70,7 @@ pub fn of_launcher(process: u32) -> Option<u32> {
 ///
 /// # Errors
 /// What the system says.
-pub fn begin(nodes: &Path, step: &StepRecord) -> io::Result<String> {
+pub fn begin(folder: &Path, step: &StepRecord) -> io::Result<String> {
     let StepRecord {
         number,
         tasks,
@@ -82,7 +82,7 @@ pub fn begin(nodes: &Path, step: &StepRecord) -> io::Result<String> {
     let name: String = name.chars().take(MOST_NAME).collect();
     let name = name.replace(char::is_control, "?");
     write(
-        nodes,
+        folder,
         &format!("begin {number} {tasks} {slots} {begun} {name}\n"),
     )?;
     Ok(format!("{number}:{}", process::id()))
@@ -90,10 +90,11 @@ pub fn begin(nodes: &Path, step: &StepRecord) -> io::Result<String> {
 
 /// Writes down that the step has ended of which this process was the launcher, if it was one.
 pub fn end_of_process(status: u8) {
-    let nodes = std::env::var_os("PBS_NODEFILE");
-    if let (Some(step), Some(nodes)) = (of_launcher(process::id()), nodes) {
+    let nodes = std::env::var_os("PBS_NODEFILE").map(PathBuf::from);
+    let folder = nodes.as_deref().and_then(Path::parent);
+    if let (Some(step), Some(folder)) = (of_launcher(process::id()), folder) {
         // The account is not worth the end of a job.
-        let _ = end(Path::new(&nodes), step, status);
+        let _ = end(folder, step, status);
     }
 }
 
@@ -101,23 +102,23 @@ pub fn end_of_process(status: u8) {
 ///
 /// # Errors
 /// What the system says.
-pub fn end(nodes: &Path, step: u32, status: u8) -> io::Result<()> {
+pub fn end(folder: &Path, step: u32, status: u8) -> io::Result<()> {
     let used = ReapedUsage::so_far();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now_s = now.map_or(0, |since| since.as_secs());
     let cpu_us = (used.cpu_s * 1e6) as u64;
     let rss = used.max_rss_kib;
     write(
-        nodes,
+        folder,
         &format!("end {step} {status} {now_s} {cpu_us} {rss}\n"),
     )
 }
 
-fn write(nodes: &Path, line: &str) -> io::Result<()> {
+fn write(folder: &Path, line: &str) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .append(true)
         .create(true)
-        .open(file_beside(nodes))?;
+        .open(file_in(folder))?;
     file.write_all(line.as_bytes())
 }
 

@@ -8,7 +8,7 @@ mod attendant;
 mod frames;
 mod session;
 
-pub use allocation::{Allocation, is_interactive};
+pub use allocation::{ATTEND, Allocation, attended_by, is_interactive};
 pub use attendant::attend;
 pub use frames::Program;
 pub use session::{Outcome, hold, run, wait_for};

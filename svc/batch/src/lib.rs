@@ -15,7 +15,7 @@ mod words;
 
 use std::ffi::OsString;
 
-pub use interactive::attend;
+pub use interactive::{ATTEND, attend, attended_by};
 pub use slurm::task;
 
 /// A batch system whose commands there are.

@@ -309,7 +309,7 @@ impl JobFolder {
     /// What `srun` ran in the job, with what that used on other hosts.
     #[must_use]
     pub fn steps(&self, there: &[UsedThere]) -> Vec<StepRow> {
-        let text = written(&step::file_beside(&self.nodes()));
+        let text = written(&step::file_in(self.readable()));
         let steps = step::records(&text, there).into_iter();
         steps
             .map(|step| StepRow {

@@ -84,7 +84,7 @@ pub fn main() -> ExitCode {
         })
     };
     let done = match words[..] {
-        ["attend", socket] => return with_code(batch::attend(Path::new(socket))).into(),
+        [batch::ATTEND, socket] => return with_code(batch::attend(Path::new(socket))).into(),
         [name @ ("api" | "top"), ..] => {
             return with_code(batch::own(name, &arguments[1..])).into();
         }

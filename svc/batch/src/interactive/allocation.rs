@@ -1,5 +1,6 @@
 //! A job that waits for its command: submitted, and held by a socket to its attendant.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
@@ -65,21 +66,23 @@ fn folder() -> Result<Folder, String> {
 }
 
 /// The word by which this program is an attendant.
-const ATTEND: &str = "attend";
+pub const ATTEND: &str = "attend";
+
+/// The program of which these words of a job without a script make an attendant, if they make one.
+#[must_use]
+pub fn attended_by(words: &[Bytes]) -> Option<&OsStr> {
+    match words {
+        [program, word, ..] if word.0 == ATTEND => Some(&program.0),
+        _ => None,
+    }
+}
 
 /// Whether a job is one that waits for its command.
 #[must_use]
 pub fn is_interactive(detail: &Detail) -> bool {
-    let words: Vec<_> = detail.command.iter().map(|word| &word.0).collect();
-    match words[..] {
-        [program, word, _] if !detail.is_script => {
-            word == ATTEND
-                && Path::new(program)
-                    .file_name()
-                    .is_some_and(|name| name == PROGRAM)
-        }
-        _ => false,
-    }
+    let program = attended_by(&detail.command).filter(|_| detail.command.len() == 3);
+    let name = program.and_then(|program| Path::new(program).file_name());
+    !detail.is_script && name.is_some_and(|name| name == PROGRAM)
 }
 
 impl Allocation {

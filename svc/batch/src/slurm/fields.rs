@@ -44,6 +44,12 @@ pub fn step_phase(row: &JobRow, step: &StepRow) -> Phase {
     })
 }
 
+/// When a step of this job ended, in seconds since 1970.
+#[must_use]
+pub fn step_end(row: &JobRow, step: &StepRow) -> u64 {
+    step.ended.or(row.ended).unwrap_or(step.started)
+}
+
 /// On how many of its job's nodes a step can have been.
 #[must_use]
 pub fn step_nodes(detail: &Detail, step: &StepRow) -> u32 {

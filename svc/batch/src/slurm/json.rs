@@ -6,7 +6,7 @@ use margay_svc_queue_wire::StepRow;
 use serde_json::{Value, json};
 
 use super::VERSION;
-use super::fields::{View, reason, state, step_nodes, step_phase};
+use super::fields::{View, reason, state, step_end, step_nodes, step_phase};
 use crate::machine::node_count;
 
 /// A number as Slurm has those that may be missing; without a limit where there is none.
@@ -112,7 +112,7 @@ fn used(cpu_s: f64) -> Value {
 fn ran(view: &View<'_>, step: &StepRow) -> Value {
     let row = &view.detail.row;
     let phase = step_phase(row, step);
-    let end = step.ended.or(row.ended).unwrap_or(step.started);
+    let end = step_end(row, step);
     json!({
         "step": { "id": format!("{}.{}", row.id, step.step), "name": step.name },
         "state": [state(phase).0],

@@ -4,7 +4,7 @@ use margay_core_queue::{End, Phase};
 use margay_svc_queue_wire::{Detail, Machine, StepRow};
 
 use super::fields::{
-    BY_SIGTERM, View, clock, exit, is_state, is_state_name, state, step_nodes, step_phase,
+    BY_SIGTERM, View, clock, exit, is_state, is_state_name, state, step_end, step_nodes, step_phase,
 };
 use super::format::padded;
 use super::{chosen, json, user_names};
@@ -218,7 +218,7 @@ fn of_script(view: &View<'_>, name: &str) -> Option<String> {
 fn of_step(view: &View<'_>, step: &StepRow, name: &str) -> Option<String> {
     let row = &view.detail.row;
     let phase = step_phase(row, step);
-    let end = step.ended.or(row.ended).unwrap_or(step.started);
+    let end = step_end(row, step);
     let run_s = end.saturating_sub(step.started);
     let cpu_s = |tasks: u32| clock((step.cpu_s / f64::from(tasks.max(1))) as u64);
     let slot_s = run_s.saturating_mul(step.slots.into());

@@ -367,12 +367,11 @@ fn step(
 
 /// Becomes the launcher of a step, or waits for its program where that has a terminal.
 fn carry_out(command: &mut Command, record: &StepRecord, (folder, waits): (&Path, bool)) -> Done {
-    let nodes = folder.join("nodes");
     let failed = |error: io::Error| format!("cannot write down a step of the job: {error}");
-    let launcher = step::begin(&nodes, record).map_err(failed)?;
+    let launcher = step::begin(folder, record).map_err(failed)?;
     if waits {
         let status = interactive::wait_for(command)?;
-        step::end(&nodes, record.number, status).map_err(failed)?;
+        step::end(folder, record.number, status).map_err(failed)?;
         return Ok(status);
     }
     let error = command.env(step::VARIABLE, launcher).exec();

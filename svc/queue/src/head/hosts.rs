@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use margay_core_queue::{Host, JobId, Part, Wishes};
+use margay_svc_batch::attended_by;
 use margay_svc_queue_wire::{HostRow, MachineSpec, OnHost, Order, Shared};
 
 pub(super) use doubt::Doubt;
@@ -200,12 +201,7 @@ pub fn refuses_interactive(orders: &[Order], program: &Path, host: &str) -> Opti
 
 /// Whether the job is held for a command, which was called on the host of the head of that time.
 fn is_interactive(order: &Order, program: &Path) -> bool {
-    match &order.arguments[..] {
-        [first, second, ..] => {
-            order.script.is_none() && first.0 == program.as_os_str() && second.0 == "attend"
-        }
-        _ => false,
-    }
+    order.script.is_none() && attended_by(&order.arguments) == Some(program.as_os_str())
 }
 
 /// What prints the hosts of the allocation of Slurm in which these words start agents, as `margay

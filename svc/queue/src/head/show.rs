@@ -64,7 +64,6 @@ impl Head {
     pub(super) fn row(&self, entry: &Entry, note: String) -> JobRow {
         JobRow {
             hosts: self.on_hosts(entry.job.id),
-            steps: Vec::new(),
             ..entry.row(note)
         }
     }
