@@ -383,11 +383,9 @@ impl Checker {
         if let Some(taker) = posted.get_mut(&receive)
             && taker.source == MPI_ANY_SOURCE
         {
-            // One that is over already is not asked for its end again.
             let end = (taker.ended.as_ref()).and_then(|end| end.get(own).copied());
             taker.is_kept = true;
-            any.enter(taker.at, receive, taker.asked(), come.from);
-            any.end(taker.at, receive, taker.asked(), end);
+            any.enter((taker.at, receive), taker.asked(), come.from, end);
             if any.len() > MOST_REMEMBERED
                 && let Some(old) = any.drop_first()
             {

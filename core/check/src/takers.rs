@@ -82,13 +82,20 @@ impl Takers {
         all.into_iter().map(|(_, receive)| receive).collect()
     }
 
-    /// A receive of rank `at` has got a message of rank `from`.
-    pub fn enter(&mut self, at: usize, receive: usize, asked: Asked<'_>, from: usize) {
+    /// A receive of rank `at` has got a message of rank `from`; `end` as in [`Takers::end`], where
+    /// it is over already.
+    pub fn enter(
+        &mut self,
+        (at, receive): (usize, usize),
+        asked: Asked<'_>,
+        from: usize,
+        end: Option<u32>,
+    ) {
         let taker = Taker {
             place: self.next,
             receive,
             from,
-            end: None,
+            end,
         };
         self.next += 1;
         self.all.push_back(at);
@@ -232,7 +239,7 @@ mod tests {
                     found_some += usize::from(expected.is_some());
                     found_none += usize::from(expected.is_none());
                 }
-                takers.enter(at, receive, asked, from);
+                takers.enter((at, receive), asked, from, None);
                 plain.push(Plain {
                     at,
                     receive,

@@ -186,11 +186,16 @@ pub fn involuntary_switches_of_process() -> u64 {
 }
 
 fn involuntary_switches_of(whom: libc::c_int) -> u64 {
+    usage_of(whom).ru_nivcsw as u64
+}
+
+/// What a thread, this process or its children used.
+pub(crate) fn usage_of(whom: libc::c_int) -> libc::rusage {
     // SAFETY: an all-zero rusage is a valid value and the kernel overwrites it.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is a valid place for the result.
     unsafe { libc::getrusage(whom, &raw mut usage) };
-    usage.ru_nivcsw as u64
+    usage
 }
 
 /// How long the calling thread has waited for a core although it could have run, in nanoseconds;

@@ -15,6 +15,7 @@ use rustix::process::{
     Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, pidfd_open, waitid, waitpid,
 };
 
+use crate::cpu::usage_of;
 use crate::descriptor::PollSet;
 use crate::port::user;
 use crate::signal;
@@ -67,12 +68,8 @@ impl ReapedUsage {
     /// What all children used that this process has reaped until now.
     #[must_use]
     pub fn so_far() -> ReapedUsage {
-        // SAFETY: an all-zero rusage is a valid value and the kernel overwrites it.
-        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: `usage` is a valid place for the result.
-        unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
         let mut used = ReapedUsage::default();
-        used.add(&usage);
+        used.add(&usage_of(libc::RUSAGE_CHILDREN));
         used
     }
 
