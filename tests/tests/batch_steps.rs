@@ -1,4 +1,4 @@
-//! Steps: what `srun` runs in a job is in its account when the job has ended.
+//! Steps: what `srun` runs in a job is in its account, while it runs and when it has ended.
 #![forbid(unsafe_code)]
 
 use margay_tests::batch::Queue;
@@ -27,8 +27,23 @@ fn sacct_shows_each_step_with_how_it_ended() {
     queue.script("a.sh", &script);
     let job = queue.line(&["sbatch", "--parsable", "a.sh"]);
     queue.until("on");
-    // What runs has no steps yet.
-    assert_eq!(queue.ok(&["sacct", "-nP", "-o", "jobid"]), "1\n1.batch\n");
+    let has_all = || queue.ok(&["sacct", "-nP", "-o", "jobid"]).contains("1.6");
+    for _ in 0..1200 {
+        if has_all() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let columns = "jobid,state,exitcode,end,derivedexitcode";
+    let lines = queue.ok(&["sacct", "-nP", "-o", columns]);
+    let lines: Vec<&str> = lines.lines().collect();
+    assert_eq!(lines.len(), 9, "{lines:?}");
+    assert_eq!(lines[0], "1|RUNNING|0:0|Unknown|0:9");
+    assert_eq!(lines[8], "1.6|RUNNING|0:0|Unknown|");
+    assert!(lines[6].starts_with("1.4|COMPLETED|0:0|20"), "{lines:?}");
+    let said: Value = serde_json::from_str(&queue.ok(&["sacct", "--json"])).unwrap();
+    assert_eq!(said["jobs"][0]["steps"][6]["state"], json!(["RUNNING"]));
+    assert_eq!(said["jobs"][0]["steps"][6]["time"]["end"], 0);
     queue.ok(&["scancel", &job]);
     queue.wait(&job);
     let columns = "jobid,jobname,ntasks,alloccpus,state,exitcode,derivedexitcode,partition";
@@ -77,9 +92,19 @@ fn steps_are_charged_what_they_used(store: &str) {
     std::fs::write(queue.path("use.py"), USE).unwrap();
     let names = queue.hosts.names();
     queue.ok(&format!("up --slots 2 --hosts {names} --store {store}"));
-    let script = "margay slurm srun -N 2 -n 2 python3 use.py; margay slurm srun -n 1 true";
-    let (output, printed) = queue.job("-N 2 -n 4", script);
-    assert!(output.status.success(), "{printed}");
+    let script = "#!/bin/sh\nmargay slurm srun -N 2 -n 2 python3 use.py\n\
+                  margay slurm srun -n 1 sh -c 'while test ! -e on; do sleep 0.02; done'\n";
+    std::fs::write(queue.path("script"), script).unwrap();
+    let job = queue.ok("submit --parsable -o out -N 2 -n 4 script");
+    // The job's hosts say what they run to the head's.
+    queue.until("the second step", || {
+        queue.row("1")["steps"].as_array().unwrap().len() == 2
+    });
+    let steps = "slurm sacct -nP -o jobid,state";
+    let states = "1|RUNNING\n1.batch|RUNNING\n1.0|COMPLETED\n1.1|RUNNING\n";
+    assert_eq!(queue.ok(steps), states);
+    std::fs::write(queue.path("on"), "").unwrap();
+    queue.ok(&format!("wait {}", job.trim()));
     queue.ok("down --leave");
     queue.ok("up");
     let row = queue.row("--all 1");

@@ -3,8 +3,8 @@
 //! `srun` has become. What watches over the job reads the file at the job's end.
 
 use std::collections::HashMap;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::time::SystemTime;
@@ -19,6 +19,9 @@ pub const VARIABLE: &str = "MARGAY_STEP";
 
 /// More are not known of a job; a script in a loop would fill the store.
 const MOST: usize = 10_000;
+
+/// Of what is said of them while the job runs.
+const MOST_BYTES: u64 = 4 << 20;
 
 /// Of a name, in characters.
 const MOST_NAME: usize = 200;
@@ -115,11 +118,35 @@ pub fn end(folder: &Path, step: u32, status: u8) -> io::Result<()> {
 }
 
 fn write(folder: &Path, line: &str) -> io::Result<()> {
+    add_lines(folder, line.as_bytes())
+}
+
+/// Adds lines to the file in a job's folder.
+///
+/// # Errors
+/// What the system says.
+pub fn add_lines(folder: &Path, lines: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .append(true)
         .create(true)
         .open(file_in(folder))?;
-    file.write_all(line.as_bytes())
+    file.write_all(lines)
+}
+
+/// The whole lines of the file in a job's folder from that byte on; none once it has as many bytes
+/// as steps may have in earnest.
+#[must_use]
+pub fn lines_from(folder: &Path, start: u64) -> Vec<u8> {
+    let mut lines = Vec::new();
+    if start < MOST_BYTES
+        && let Ok(mut file) = File::open(file_in(folder))
+        && file.seek(SeekFrom::Start(start)).is_ok()
+    {
+        let _ = file.take(MOST_BYTES - start).read_to_end(&mut lines);
+    }
+    let end = lines.iter().rposition(|byte| *byte == b'\n');
+    lines.truncate(end.map_or(0, |end| end + 1));
+    lines
 }
 
 /// The steps of a file, with what they used on other hosts, and without what is none: a job's user

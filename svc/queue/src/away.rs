@@ -8,6 +8,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use margay_core_queue::End;
+use margay_job_launch::step;
 use margay_job_launch::turns::{Said, Turns, Wanted};
 use margay_svc_queue_wire::Usage;
 
@@ -219,6 +220,8 @@ pub fn run(folder: &JobFolder, order: &JobOrder, away: &Away, hearing: &mut Hear
             match letter {
                 b'o' | b'e' => files.say(letter, &bytes),
                 b'p' => note_stopped(&mut turns, 0),
+                // Lacking, they come with the job's end.
+                b't' => drop(step::add_lines(&folder.path, &bytes)),
                 b'x' => {
                     let mut end = ended(&bytes, is_ended);
                     end_all(remotes, 0);

@@ -310,7 +310,22 @@ impl JobFolder {
     #[must_use]
     pub fn steps(&self, there: &[UsedThere]) -> Vec<StepRow> {
         let text = written(&step::file_in(self.readable()));
-        let steps = step::records(&text, there).into_iter();
+        Self::step_rows(&text, there)
+    }
+
+    /// The same of a job that runs, as far as it is known here, without other hosts' use: the head
+    /// reads no more than steps may have in earnest.
+    #[must_use]
+    pub fn steps_so_far(&self) -> Vec<StepRow> {
+        // What another host has said of its job is with the order.
+        let said = [self.readable(), &self.path].map(|folder| step::lines_from(folder, 0));
+        let said = said.iter().find(|lines| !lines.is_empty());
+        let text = String::from_utf8_lossy(said.map_or(&[], Vec::as_slice));
+        Self::step_rows(&text, &[])
+    }
+
+    fn step_rows(text: &str, there: &[UsedThere]) -> Vec<StepRow> {
+        let steps = step::records(text, there).into_iter();
         steps
             .map(|step| StepRow {
                 step: step.number,

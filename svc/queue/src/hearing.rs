@@ -4,8 +4,9 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use margay_job_launch::step;
 use margay_job_launch::turns::Turns;
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::process::Halt;
@@ -35,6 +36,14 @@ pub struct Relay {
     pub wire: Wire,
     /// The job's output and standard error; none when it has ended.
     pub outputs: [Option<File>; 2],
+    pub steps: StepsSaid,
+}
+
+/// How much of the file of a job's steps has been said, in bytes, and when it was last looked at.
+#[derive(Debug, Default)]
+pub struct StepsSaid {
+    count: u64,
+    at: Option<Instant>,
 }
 
 impl Relay {
@@ -60,6 +69,20 @@ impl Relay {
             }
         }
         has_more
+    }
+
+    /// Says which steps have begun and ended, when it is time.
+    fn say_steps(&mut self, folder: &JobFolder) {
+        let StepsSaid { count, at } = &mut self.steps;
+        if at.is_some_and(|at| at.elapsed() < BEAT) || self.wire.unsaid() >= MOST_UNSAID {
+            return;
+        }
+        *at = Some(Instant::now());
+        let lines = step::lines_from(folder.readable(), *count);
+        if !lines.is_empty() {
+            *count += lines.len() as u64;
+            self.wire.say(b't', &lines);
+        }
     }
 
     fn add_to(&self, poll: &mut PollSet) {
@@ -176,6 +199,7 @@ impl Hearing {
                         .extend(serde_json::from_slice::<SignalWish>(&bytes));
                 }
             }
+            relay.say_steps(folder);
             news.is_cut = relay.wire.is_cut();
         }
         news

@@ -17,7 +17,7 @@ use margay_sys_os::process::{become_subreaper, beside, kill_descendants, lead_se
 use margay_sys_os::signal::{SignalFd, SignalSet, take_defaults_in};
 
 use crate::files::{JobFolder, JobOrder};
-use crate::hearing::{HEARD, Hearing, Relay};
+use crate::hearing::{HEARD, Hearing, Relay, StepsSaid};
 use crate::line::SupervisorLine;
 use crate::supervise::run_here;
 use crate::wire::{SILENCE, Wire};
@@ -167,6 +167,7 @@ pub fn inner(base: &Path) -> Result<(), String> {
         relay: Some(Relay {
             wire,
             outputs: [readers.remove(0), readers.remove(0)],
+            steps: StepsSaid::default(),
         }),
         poll: PollSet::default(),
     };

@@ -14,6 +14,7 @@
 //! | `p` | both | its turn is over: its processes are to stop; all of them have stopped |
 //! | `g` | here | it has its turn again |
 //! | `o`, `e` | host | bytes of its output and of its standard error |
+//! | `t` | host | lines about its steps that have begun or ended |
 //! | `x` | host | how it ended, as JSON |
 //! | `c` | both | the number of a command's connection (32 bits), and bytes of it; none at its end |
 //! | `b` | both | nothing: the sender is there |

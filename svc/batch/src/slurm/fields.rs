@@ -9,7 +9,7 @@ use crate::machine::{first_host, job_hosts, node_count};
 
 /// What is not there.
 pub const NOTHING: &str = "(null)";
-const UNKNOWN: &str = "Unknown";
+pub const UNKNOWN: &str = "Unknown";
 const NOT_KNOWN: &str = "N/A";
 /// Where the machine does not say what energy it uses.
 const NOT_REPORTED: &str = "not reported";
@@ -32,9 +32,12 @@ pub fn state(phase: Phase) -> (&'static str, &'static str) {
 /// The exit code of what SIGTERM ended.
 pub const BY_SIGTERM: u8 = 128 + 15;
 
-/// How a step of this job ended. One without an end was ended with the job.
+/// How a step of this job is. One without an end runs, or was ended with the job.
 #[must_use]
 pub fn step_phase(row: &JobRow, step: &StepRow) -> Phase {
+    if step.ended.or(row.ended).is_none() {
+        return Phase::Running(step.started);
+    }
     let job_ends = matches!(row.phase, Phase::Ended(End::TimeLimit | End::Cancelled));
     Phase::Ended(match step.exit_code {
         None => End::Cancelled,
@@ -44,10 +47,10 @@ pub fn step_phase(row: &JobRow, step: &StepRow) -> Phase {
     })
 }
 
-/// When a step of this job ended, in seconds since 1970.
+/// When a step of this job ended, in seconds since 1970; none while it runs.
 #[must_use]
-pub fn step_end(row: &JobRow, step: &StepRow) -> u64 {
-    step.ended.or(row.ended).unwrap_or(step.started)
+pub fn step_end(row: &JobRow, step: &StepRow) -> Option<u64> {
+    step.ended.or(row.ended)
 }
 
 /// On how many of its job's nodes a step can have been.

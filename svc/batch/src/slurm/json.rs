@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::VERSION;
 use super::fields::{View, reason, state, step_end, step_nodes, step_phase};
+use crate::common::now_s;
 use crate::machine::node_count;
 
 /// A number as Slurm has those that may be missing; without a limit where there is none.
@@ -121,8 +122,8 @@ fn ran(view: &View<'_>, step: &StepRow) -> Value {
         "tasks": { "count": step.tasks },
         "time": {
             "start": step.started,
-            "end": end,
-            "elapsed": end.saturating_sub(step.started),
+            "end": end.unwrap_or(0),
+            "elapsed": end.unwrap_or_else(now_s).saturating_sub(step.started),
             "total": used(step.cpu_s),
         },
         "max_rss_kib": step.max_rss_kib,

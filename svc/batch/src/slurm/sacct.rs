@@ -4,11 +4,12 @@ use margay_core_queue::{End, Phase};
 use margay_svc_queue_wire::{Detail, Machine, StepRow};
 
 use super::fields::{
-    BY_SIGTERM, View, clock, exit, is_state, is_state_name, state, step_end, step_nodes, step_phase,
+    BY_SIGTERM, UNKNOWN, View, clock, exit, is_state, is_state_name, state, step_end, step_nodes,
+    step_phase,
 };
 use super::format::padded;
 use super::{chosen, json, user_names};
-use crate::common::{self, Done, date, moment, print};
+use crate::common::{self, Done, date, moment, now_s, print};
 use crate::interactive::is_interactive;
 use crate::words::Takes::{Nothing, Value};
 use crate::words::{Known, Words};
@@ -172,7 +173,8 @@ fn of_job(view: &View<'_>, name: &str) -> Option<String> {
         "exitcode" if row.phase == Phase::Ended(End::TimeLimit) => "0:0".into(),
         "derivedexitcode" => {
             let code = |step: &&StepRow| step.exit_code.unwrap_or(BY_SIGTERM);
-            let worst = row.steps.iter().max_by_key(code);
+            let ended = row.steps.iter().filter(|s| step_end(row, s).is_some());
+            let worst = ended.max_by_key(code);
             exit(worst.map_or(Phase::Ended(End::Exit(0)), |step| step_phase(row, step)))
         }
         _ => return None,
@@ -219,7 +221,7 @@ fn of_step(view: &View<'_>, step: &StepRow, name: &str) -> Option<String> {
     let row = &view.detail.row;
     let phase = step_phase(row, step);
     let end = step_end(row, step);
-    let run_s = end.saturating_sub(step.started);
+    let run_s = end.unwrap_or_else(now_s).saturating_sub(step.started);
     let cpu_s = |tasks: u32| clock((step.cpu_s / f64::from(tasks.max(1))) as u64);
     let slot_s = run_s.saturating_mul(step.slots.into());
     Some(match name {
@@ -236,7 +238,7 @@ fn of_step(view: &View<'_>, step: &StepRow, name: &str) -> Option<String> {
         "state" => state(phase).0.into(),
         "exitcode" => exit(phase),
         "start" | "submit" | "eligible" => date(step.started),
-        "end" => date(end),
+        "end" => end.map_or_else(|| UNKNOWN.into(), date),
         "elapsed" => clock(run_s),
         "elapsedraw" => run_s.to_string(),
         "cputime" => clock(slot_s),

@@ -93,7 +93,7 @@ impl Head {
             let reason = reasons.get(&entry.job.id);
             let row = row.unwrap_or_else(|| {
                 let note = reason.map(|r| explain::short(r, &|id| self.named(id), now_s));
-                self.row(&entry, note.unwrap_or_default())
+                self.row(&entry, note.unwrap_or_default(), all || !targets.is_empty())
             });
             let mut detail = self.detail(&entry, row, shared, order, reason);
             veil(&mut detail, caller);

@@ -53,17 +53,22 @@ impl Head {
             None => self.hindered(entry).unwrap_or_default(),
         };
         let live = live.iter().filter_map(|id| self.entries.get(id));
-        rows.extend(live.map(|entry| self.row(entry, note(entry))));
+        let has_steps = all || !targets.is_empty();
+        rows.extend(live.map(|entry| self.row(entry, note(entry), has_steps)));
         rows.sort_by_key(|row| row.id);
         rows.dedup_by_key(|row| row.id);
         rows.iter_mut().for_each(|row| veil_row(row, caller));
         Ok(rows)
     }
 
-    /// The row of a job that waits or runs.
-    pub(super) fn row(&self, entry: &Entry, note: String) -> JobRow {
+    /// The row of a job that waits or runs; with its steps, which costs a look at a file.
+    pub(super) fn row(&self, entry: &Entry, note: String, has_steps: bool) -> JobRow {
+        let id = entry.job.id;
+        let has_steps = has_steps && matches!(entry.job.phase, Phase::Running(_));
+        let folder = has_steps.then(|| self.folder(id));
         JobRow {
-            hosts: self.on_hosts(entry.job.id),
+            hosts: self.on_hosts(id),
+            steps: folder.map_or_else(Vec::new, |folder| folder.steps_so_far()),
             ..entry.row(note)
         }
     }
