@@ -12,8 +12,9 @@ run() {
     sanitizer=$1
     shift
     echo "sanitize: $sanitizer"
-    # Sanitizers see memory come and go where the C library is called for it, so rustix calls it here.
-    RUSTFLAGS="-Zsanitizer=$sanitizer --cfg rustix_use_libc" "${CARGO:-cargo}" "+$toolchain" test -Zbuild-std --target "$host" \
+    # Sanitizers see memory come and go where the C library is called for it, so rustix calls it here. The standard library
+    # is compiled as the tests are, and takes minutes without optimisation.
+    CARGO_PROFILE_DEV_OPT_LEVEL=1 RUSTFLAGS="-Zsanitizer=$sanitizer --cfg rustix_use_libc" "${CARGO:-cargo}" "+$toolchain" test -Zbuild-std --target "$host" \
         --target-dir "$target/$sanitizer" "$@"
 }
 
