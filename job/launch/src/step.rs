@@ -1,6 +1,7 @@
 //! Steps of a job of a queue: what was run in it by `srun`. Each is a line of a file of the job
 //! when it begins, which `srun` writes, and another when it ends, which the launcher writes that
-//! `srun` has become. What watches over the job reads the file at the job's end.
+//! `srun` has become. What watches over the job reads the file at the job's end,
+//! and the head while the job runs.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -84,10 +85,8 @@ pub fn begin(folder: &Path, step: &StepRecord) -> io::Result<String> {
     } = step;
     let name: String = name.chars().take(MOST_NAME).collect();
     let name = name.replace(char::is_control, "?");
-    write(
-        folder,
-        &format!("begin {number} {tasks} {slots} {begun} {name}\n"),
-    )?;
+    let line = format!("begin {number} {tasks} {slots} {begun} {name}\n");
+    add_lines(folder, line.as_bytes())?;
     Ok(format!("{number}:{}", process::id()))
 }
 
@@ -111,13 +110,7 @@ pub fn end(folder: &Path, step: u32, status: u8) -> io::Result<()> {
     let now_s = now.map_or(0, |since| since.as_secs());
     let cpu_us = (used.cpu_s * 1e6) as u64;
     let rss = used.max_rss_kib;
-    write(
-        folder,
-        &format!("end {step} {status} {now_s} {cpu_us} {rss}\n"),
-    )
-}
-
-fn write(folder: &Path, line: &str) -> io::Result<()> {
+    let line = format!("end {step} {status} {now_s} {cpu_us} {rss}\n");
     add_lines(folder, line.as_bytes())
 }
 
