@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use margay_svc_queue_wire::{Answer, JobRow, Request, ask};
+use margay_svc_queue_wire::JobRow;
 use serde_json::{Map, Value};
 
-use crate::queue_answer::{print, show, table};
+use crate::queue_answer::{each_ended, print, table};
 use crate::queue_options::AccountOptions;
 
 /// A line: its words, and as numbers where they are some.
@@ -28,16 +28,10 @@ struct Sum {
 /// In words.
 pub fn account(options: &AccountOptions) -> Result<(), String> {
     options.which.choose();
-    let request = Request::List {
-        all: true,
-        jobs: Vec::new(),
-    };
-    let mut rows = match ask(&request)? {
-        Answer::Jobs(rows) => rows,
-        other => return show(other),
-    };
-    rows.retain(|row| row.ended.is_some());
     let (head, lines): (&[&str], Vec<Line>) = if options.jobs {
+        let mut rows = Vec::new();
+        each_ended(|row| rows.push(row))?;
+        rows.sort_by_key(|row| row.id);
         let head = &[
             "job",
             "name",
@@ -68,9 +62,9 @@ pub fn account(options: &AccountOptions) -> Result<(), String> {
             "energy_j",
         ];
         match (options.queues, options.users) {
-            (true, _) => (of_queues, sums(&rows, &|row| vec![&row.partition])),
-            (_, true) => (head, sums(&rows, &|row| vec![&row.user, account_of(row)])),
-            _ => (&head[1..], sums(&rows, &|row| vec![account_of(row)])),
+            (true, _) => (of_queues, sums(&|row| vec![&row.partition])?),
+            (_, true) => (head, sums(&|row| vec![&row.user, account_of(row)])?),
+            _ => (&head[1..], sums(&|row| vec![account_of(row)])?),
         }
     };
     print(&if options.json {
@@ -113,20 +107,21 @@ fn of_job(row: &JobRow) -> Line {
     ]
 }
 
-/// A line for each of what these words name.
-fn sums<'a>(rows: &'a [JobRow], names: &dyn Fn(&'a JobRow) -> Vec<&'a str>) -> Vec<Line> {
-    let mut sums: BTreeMap<Vec<&str>, Sum> = BTreeMap::new();
-    for row in rows {
-        let sum = sums.entry(names(row)).or_default();
+/// A line for each of what these words name, of all jobs that have ended.
+fn sums(names: &dyn Fn(&JobRow) -> Vec<&str>) -> Result<Vec<Line>, String> {
+    let mut sums: BTreeMap<Vec<String>, Sum> = BTreeMap::new();
+    each_ended(|row| {
+        let names = names(&row).into_iter().map(str::to_owned);
+        let sum = sums.entry(names.collect()).or_default();
         sum.jobs += 1;
-        sum.slot_s = sum.slot_s.saturating_add(slot_s(row));
+        sum.slot_s = sum.slot_s.saturating_add(slot_s(&row));
         sum.cpu_s += row.usage.cpu_s;
         sum.max_rss_kib = sum.max_rss_kib.max(row.usage.max_rss_kib);
         if let Some(energy) = row.usage.energy_j() {
             *sum.energy_j.get_or_insert(0.0) += energy;
         }
-    }
-    let line = |(names, sum): (Vec<&str>, Sum)| {
+    })?;
+    let line = |(names, sum): (Vec<String>, Sum)| {
         let mut line: Line = names.into_iter().map(Value::from).collect();
         line.extend([
             sum.jobs.into(),
@@ -137,7 +132,7 @@ fn sums<'a>(rows: &'a [JobRow], names: &dyn Fn(&'a JobRow) -> Vec<&'a str>) -> V
         ]);
         line
     };
-    sums.into_iter().map(line).collect()
+    Ok(sums.into_iter().map(line).collect())
 }
 
 fn shown(value: &Value) -> String {

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::bench::replace;
 use crate::hosts::hosts;
-use crate::queue_answer::{print, show, table};
+use crate::queue_answer::{each_ended, print, show, table};
 use crate::queue_head::{show_machine, show_new, show_standby, start_head, stop, store_words};
 use crate::queue_machine::machine;
 use crate::queue_options::{
@@ -463,18 +463,25 @@ pub fn queue(options: &QueueOptions) -> Result<(), String> {
     if let Some(file) = &options.replay {
         return replay(file, options.json);
     }
+    let is_all = options.all && options.jobs.is_empty();
     let request = Request::List {
-        all: options.all,
+        has_steps: options.all || !options.jobs.is_empty(),
         jobs: options.jobs.clone(),
     };
     options.which.choose();
     let mut stream = find_head()?;
     // Before its end, when the system forgets it.
     let is_shared = is_system(&stream);
-    let rows = match converse(&mut stream, &request)? {
+    let mut rows = match converse(&mut stream, &request)? {
         Answer::Jobs(rows) => rows,
         other => return show(other),
     };
+    if is_all {
+        each_ended(|row| rows.push(row))?;
+        // One that ended meanwhile is there twice: how it ended counts.
+        rows.sort_by_key(|row| (row.id, row.ended.is_none()));
+        rows.dedup_by_key(|row| row.id);
+    }
     if options.json {
         let rows: Vec<Value> = rows.iter().map(JobRow::json).collect();
         return print(&format!("{}\n", Value::from(rows)));

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use margay_svc_queue_wire::Answer;
+use margay_svc_queue_wire::{self as queue, Answer, JobRow};
 
 pub(crate) fn print(text: &str) -> Result<(), String> {
     let mut stdout = io::stdout();
@@ -19,6 +19,19 @@ pub(crate) fn show(answer: Answer) -> Result<(), String> {
         Answer::Failed(text) => Err(text),
         _ => Err("the head of the queue answers something else; is it of another version?".into()),
     }
+}
+
+/// Hands over the rows of all jobs that have ended, in the order in which they did.
+pub(crate) fn each_ended(mut take: impl FnMut(JobRow)) -> Result<(), String> {
+    queue::each_ended(0, false, |answer| match answer {
+        Answer::Jobs(rows) => {
+            let last = rows.last();
+            let last = last.and_then(|row| Some((row.ended?, row.id)));
+            rows.into_iter().for_each(&mut take);
+            Ok(last)
+        }
+        other => show(other).map(|()| None),
+    })
 }
 
 /// Lines of equal numbers of words, as columns.

@@ -116,6 +116,35 @@ fn from_nothing_to_a_job_and_back() {
 }
 
 #[test]
+fn thousands_of_jobs_that_have_ended_are_shown_whole() {
+    let queue = Queue::up(1);
+    queue.ok(&["submit", "--wait", "-A", "a", "--", "true"]);
+    // They end in one second.
+    let array = queue.submit(&["--hold", "-a", "1-2500", "-A", "b", "--", "true"]);
+    let held = queue.submit(&["--hold", "--", "true"]);
+    queue.ok(&["cancel", &array]);
+    queue.ok(&["submit", "--wait", "-A", "a", "--", "true"]);
+    let rows = queue.rows(&["--all"]);
+    let numbers = rows.iter().map(|row| row["id"].as_u64().unwrap());
+    assert!(numbers.eq(1..=2503), "{} jobs", rows.len());
+    let waiting: Vec<&str> = rows
+        .iter()
+        .filter(|row| row["state"] == "waiting")
+        .map(|row| row["job"].as_str().unwrap())
+        .collect();
+    assert_eq!(waiting, [held.as_str()]);
+    let sums: Vec<Value> = serde_json::from_str(&queue.ok(&["account", "--json"])).unwrap();
+    let jobs = |of: usize| (sums[of]["account"].as_str(), sums[of]["jobs"].as_u64());
+    assert_eq!(
+        (jobs(0), jobs(1), sums.len()),
+        ((Some("a"), Some(2)), (Some("b"), Some(2500)), 2)
+    );
+    let lines = queue.ok(&["slurm", "sacct", "-X", "-n", "-P", "-o", "JobIDRaw"]);
+    let numbers = lines.lines().map(|line| line.parse::<u64>().unwrap());
+    assert!(numbers.eq(1..=2503), "{lines}");
+}
+
+#[test]
 fn scripts_of_slurm_and_pbs_get_what_they_expect() {
     let queue = Queue::up(8);
     queue.script(

@@ -1,10 +1,13 @@
 //! What the commands of all systems have in common: asking the head, submitting, times.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
 use margay_core_queue::{End, JobId, Phase};
-use margay_svc_queue_wire::{Answer, Detail, JobRow, Machine, Order, Request, Shared, Target, ask};
+use margay_svc_queue_wire::{
+    Answer, Detail, JobRow, Machine, Order, Request, Shared, Target, ask, each_ended,
+};
 
 /// What a command ended with: its exit code.
 pub type Done = Result<u8, String>;
@@ -42,33 +45,36 @@ pub fn order(request: &Request) -> Result<(), String> {
     }
 }
 
-/// All that is known of jobs: of these, or of all that wait or run, and with `all` of the others.
+/// All that is known of jobs: of these, or of all that wait or run; with the steps of those that
+/// run.
 ///
 /// # Errors
 /// In words.
-pub fn details(all: bool, jobs: Vec<Target>) -> Result<Vec<Detail>, String> {
-    shown(&Request::Show {
-        all,
-        jobs,
-        since: 0,
-    })
+pub fn details(has_steps: bool, jobs: Vec<Target>) -> Result<Vec<Detail>, String> {
+    shown(ask(&Request::Show { has_steps, jobs })?)
 }
 
-/// The same of all jobs that wait, run, or have ended at this second since 1970 or later: a queue
-/// has hundreds of thousands that ended before.
+/// The same of all jobs that wait, run, or have ended at this second since 1970 or later, in the
+/// order of their numbers: a queue has hundreds of thousands that ended before.
 ///
 /// # Errors
 /// In words.
 pub fn details_since(since: u64) -> Result<Vec<Detail>, String> {
-    shown(&Request::Show {
-        all: true,
-        jobs: vec![],
-        since,
-    })
+    // One that ends meanwhile is in both.
+    let mut all: BTreeMap<JobId, Detail> = BTreeMap::new();
+    let mut add = |details: Vec<Detail>| {
+        let last = details.last();
+        let last = last.and_then(|detail| Some((detail.row.ended?, detail.row.id)));
+        all.extend(details.into_iter().map(|detail| (detail.row.id, detail)));
+        last
+    };
+    add(details(true, vec![])?);
+    each_ended(since, true, |answer| Ok(add(shown(answer)?)))?;
+    Ok(all.into_values().collect())
 }
 
-fn shown(request: &Request) -> Result<Vec<Detail>, String> {
-    match ask(request)? {
+fn shown(answer: Answer) -> Result<Vec<Detail>, String> {
+    match answer {
         Answer::Details(values) => {
             let details = values
                 .iter()

@@ -324,6 +324,7 @@ mod tests {
             queues: Vec::new(),
             groups: String::new(),
             standbys: Vec::new(),
+            last: 0,
         };
         assert_eq!(mesh(&machine, &[], 80, true), ". . . .\n. . . .\n. .\n");
         assert!(view(&machine, &[], "", (24, 80), true).contains("0 of 10 slots used"));

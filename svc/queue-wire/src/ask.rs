@@ -4,6 +4,8 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use margay_core_queue::JobId;
+
 use crate::{Answer, Request, Target, find_head, read_within, write};
 
 /// How long the head may take to answer what needs no waiting.
@@ -36,6 +38,28 @@ enum Unanswered {
 /// In words, when there is no head or no answer.
 pub fn ask(request: &Request) -> Result<Answer, String> {
     converse(&mut find_head()?, request)
+}
+
+/// Asks for the jobs that have ended at a second since 1970 or later, in the order in which they
+/// did, page by page: the head has time for others between. `take` is given each page, and says
+/// when the last job of it ended and its number; none of an empty one.
+///
+/// # Errors
+/// In words, when there is no head or no answer; what `take` says.
+pub fn each_ended(
+    since: u64,
+    is_whole: bool,
+    mut take: impl FnMut(Answer) -> Result<Option<(u64, JobId)>, String>,
+) -> Result<(), String> {
+    let mut next = Some((since, 0));
+    while let Some((second, job)) = next {
+        next = take(ask(&Request::Ended {
+            second,
+            job,
+            is_whole,
+        })?)?;
+    }
+    Ok(())
 }
 
 /// Waits until jobs have ended, all that wait or run now when none is named. When the head goes,

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-pub use ask::{TAKES_OVER_WITHIN, ask, converse, wait};
+pub use ask::{TAKES_OVER_WITHIN, ask, converse, each_ended, wait};
 pub use bytes::Bytes;
 pub use detail::{Cause, Change, Detail};
 pub use hosts::{HostRow, HostSpec, MachineSpec, hosts_of, hosts_text};
@@ -43,8 +43,9 @@ pub const READY: &str = "ready";
 pub enum Request {
     /// Accept jobs: all of them or none.
     Submit { shared: Shared, orders: Vec<Order> },
-    /// Show jobs: those that wait or run, and with `all` the others as well.
-    List { all: bool, jobs: Vec<Target> },
+    /// Show jobs: these, or all that wait or run; with the steps of those that run, which costs a
+    /// look at a file each.
+    List { has_steps: bool, jobs: Vec<Target> },
     /// Wait until jobs have ended; all that wait or run now when none is named.
     Wait { jobs: Vec<Target> },
     /// Say which jobs of this user wait or run: numbers, those of arrays once.
@@ -53,13 +54,15 @@ pub enum Request {
     Cancel { jobs: Vec<Target> },
     /// Let held jobs go, or hold waiting ones.
     Hold { jobs: Vec<Target>, is_held: bool },
-    /// Show all that is known of jobs, chosen as for `List`; of those that have ended, only of what
-    /// did at this second since 1970 or later, where no job is named.
-    Show {
-        all: bool,
-        jobs: Vec<Target>,
-        #[serde(default)]
-        since: u64,
+    /// Show all that is known of jobs, chosen as for `List`.
+    Show { has_steps: bool, jobs: Vec<Target> },
+    /// Show jobs that have ended, in the order in which they did: the next ones after this second
+    /// since 1970 and, among those that ended in it, after this job; with all that is known of them
+    /// if `is_whole`. There are no more when none is shown.
+    Ended {
+        second: u64,
+        job: JobId,
+        is_whole: bool,
     },
     /// Change jobs that wait.
     Change { jobs: Vec<Target>, change: Change },
@@ -133,6 +136,9 @@ pub struct Machine {
     /// Hosts on which another head stands by.
     #[serde(default)]
     pub standbys: Vec<String>,
+    /// The largest number of any job.
+    #[serde(default)]
+    pub last: JobId,
 }
 
 /// A job, or an array of them, as somebody asks for it.

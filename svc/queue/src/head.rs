@@ -215,17 +215,15 @@ impl Head {
         if settings.half_life_s.is_none() && settings.accounts.is_empty() {
             return Ok(());
         }
-        for row in self.store.ended(Which::All)? {
+        let scheduler = &mut self.scheduler;
+        self.store.each_ended(|row| {
             if let (Some(started), Some(ended)) = (row.started, row.ended) {
                 let slot_s = ended.saturating_sub(started) as f64 * f64::from(row.slots);
-                let user = self.scheduler.tag(&row.user);
-                let account = self
-                    .scheduler
-                    .tag(row.account.as_deref().unwrap_or_default());
-                self.scheduler.charge(user, account, slot_s, ended);
+                let user = scheduler.tag(&row.user);
+                let account = scheduler.tag(row.account.as_deref().unwrap_or_default());
+                scheduler.charge(user, account, slot_s, ended);
             }
-        }
-        Ok(())
+        })
     }
 
     /// Removes folders of jobs that have ended: the head died before it could.

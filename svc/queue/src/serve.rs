@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use margay_core_queue::JobId;
 use margay_svc_queue_wire::{
-    Answer, JobRow, MachineSpec, PROGRAM, READY, Request, Target, hosts_of, read_within, write,
+    Answer, Detail, JobRow, MachineSpec, PROGRAM, READY, Request, Target, hosts_of, read_within,
+    write,
 };
 use margay_sys_os::descriptor::PollSet;
 use margay_sys_os::port::peer;
@@ -24,7 +25,7 @@ use crate::callers::{Admitted, Caller, Loads, unheard};
 use crate::head::{ANSWERED_WITHIN, Head};
 use crate::standby::{self, Watch};
 use crate::start::{NO_DATABASE, Waits, Wanted, await_end, lead, machine_file, own_shell, prepare};
-use crate::store::{self, Sought, Standby, Store};
+use crate::store::{self, Sought, Standby, Store, Which};
 
 /// How long the other side may take to send a part of a request, or to take a part of an answer.
 const HEARD_WITHIN: Duration = Duration::from_secs(10);
@@ -455,6 +456,18 @@ fn listed(done: Result<Vec<JobRow>, String>) -> Answer {
     }
 }
 
+fn detailed(done: Result<Vec<Detail>, String>) -> Answer {
+    let values = done.map(|details| {
+        let values = details.iter().map(serde_json::value::to_raw_value);
+        values.collect::<Result<_, _>>()
+    });
+    match values {
+        Ok(Ok(values)) => Answer::Details(values),
+        Ok(Err(error)) => Answer::Failed(error.to_string()),
+        Err(text) => Answer::Failed(text),
+    }
+}
+
 fn answer(service: &Service, request: Request, caller: &Caller, stream: &UnixStream) -> Answer {
     if !matches!(request, Request::Stop { .. })
         && let Err(text) = service.head().hear_store()
@@ -463,7 +476,21 @@ fn answer(service: &Service, request: Request, caller: &Caller, stream: &UnixStr
     }
     match request {
         Request::Submit { shared, orders } => service.head().submit(shared, &orders, caller),
-        Request::List { all, jobs } => listed(service.head().rows(all, &jobs, caller)),
+        Request::List { has_steps, jobs } => listed(service.head().rows(&jobs, has_steps, caller)),
+        Request::Show { has_steps, jobs } => {
+            detailed(service.head().all_of(&jobs, has_steps, caller))
+        }
+        Request::Ended {
+            second,
+            job,
+            is_whole,
+        } => {
+            let after = Which::After(second, job);
+            match is_whole {
+                true => detailed(service.head().all_of_ended(after, caller)),
+                false => listed(service.head().rows_of_ended(after, caller)),
+            }
+        }
         Request::Numbers => match service.head().numbers(caller) {
             Ok(jobs) => Answer::Accepted(jobs),
             Err(text) => Answer::Failed(text),
@@ -471,16 +498,6 @@ fn answer(service: &Service, request: Request, caller: &Caller, stream: &UnixStr
         Request::Wait { jobs } => wait(service, &jobs, caller, stream),
         Request::Cancel { jobs } => said(service.head().cancel(&jobs, caller)),
         Request::Hold { jobs, is_held } => said(service.head().hold(&jobs, is_held, caller)),
-        Request::Show { all, jobs, since } => match service.head().all_of((all, since), &jobs, caller) {
-            Ok(details) => {
-                let values = details.iter().map(serde_json::value::to_raw_value);
-                match values.collect() {
-                    Ok(values) => Answer::Details(values),
-                    Err(error) => Answer::Failed(error.to_string()),
-                }
-            }
-            Err(text) => Answer::Failed(text),
-        },
         Request::Change { jobs, change } => said(service.head().change(&jobs, &change, caller)),
         Request::Signal {
             jobs,
@@ -594,6 +611,6 @@ fn wait(service: &Service, targets: &[Target], caller: &Caller, stream: &UnixStr
     listed(match targets {
         // Those that were there when it began.
         [] => head.rows_of(&jobs),
-        _ => head.rows(false, targets, caller),
+        _ => head.rows(targets, true, caller),
     })
 }

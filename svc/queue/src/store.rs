@@ -241,12 +241,28 @@ impl Store {
         self.rows(&live_sql(), entry::entry)
     }
 
-    /// Jobs that have ended, oldest first.
+    /// Jobs that have ended.
     ///
     /// # Errors
     /// In words.
     pub fn ended(&self, which: Which) -> Result<Vec<JobRow>, String> {
         self.rows(&which.sql(), entry::row)
+    }
+
+    /// Hands over all jobs that have ended, page by page.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn each_ended(&self, mut take: impl FnMut(JobRow)) -> Result<(), String> {
+        let mut after = (0, 0);
+        loop {
+            let rows = self.ended(Which::After(after.0, after.1))?;
+            let Some(last) = rows.last() else {
+                return Ok(());
+            };
+            after = (last.ended.unwrap_or(u64::MAX), last.id);
+            rows.into_iter().for_each(&mut take);
+        }
     }
 
     /// The same jobs, with what they asked for.

@@ -81,7 +81,10 @@ fn jobs(request: &Request) -> Result<Response, String> {
     let is_all = request
         .parameter("all")
         .is_some_and(|all| all != "0" && all != "false");
-    let details = common::details(is_all, vec![])?;
+    let details = match is_all {
+        true => common::details_since(0)?,
+        false => common::details(false, vec![])?,
+    };
     let is_asked = |detail: &&Detail| {
         let is =
             |name: &str, value: &str| request.parameter(name).is_none_or(|asked| asked == value);

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use margay_core_queue::{JobId, Phase};
 use margay_svc_queue_wire::{Answer, JobRow, Request, Target, ask};
 
+use crate::common;
+
 /// How often the head is asked.
 const EVERY: Duration = Duration::from_millis(250);
 
@@ -16,13 +18,19 @@ const ALIVE: Duration = Duration::from_secs(10);
 /// Most jobs that came and went between two looks and are sent at the next one.
 const MOST_NEW: usize = 1000;
 
-/// The rows of jobs: those that wait or run, with `all` the others as well, or some.
-fn rows(all: bool, jobs: Vec<Target>) -> Result<Vec<JobRow>, String> {
-    match ask(&Request::List { all, jobs })? {
+/// The rows of jobs: those that wait or run, or some.
+fn rows(jobs: Vec<Target>) -> Result<Vec<JobRow>, String> {
+    let has_steps = !jobs.is_empty();
+    match ask(&Request::List { has_steps, jobs })? {
         Answer::Jobs(rows) => Ok(rows),
         Answer::Failed(text) => Err(text),
         _ => Err("the head of the queue answers something else".into()),
     }
+}
+
+fn fail(to: &mut impl Write, text: &str) -> io::Result<()> {
+    let text = serde_json::json!({ "error": text });
+    write!(to, "event: error\ndata: {text}\n\n")
 }
 
 /// Sends events until nobody listens, or the head has gone. The first are the jobs that wait or
@@ -35,16 +43,15 @@ pub fn send(to: &mut impl Write) -> io::Result<()> {
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
     )?;
     let mut known: BTreeMap<JobId, Phase> = BTreeMap::new();
-    let before = rows(true, vec![]).unwrap_or_default();
-    let mut last: JobId = before.iter().map(|row| row.id).max().unwrap_or(0);
+    let mut last: JobId = match common::machine() {
+        Ok(machine) => machine.last,
+        Err(text) => return fail(to, &text),
+    };
     let mut said = Instant::now();
     loop {
-        let now = match rows(false, vec![]) {
+        let now = match rows(vec![]) {
             Ok(rows) => rows,
-            Err(text) => {
-                let text = serde_json::json!({ "error": text });
-                return write!(to, "event: error\ndata: {text}\n\n");
-            }
+            Err(text) => return fail(to, &text),
         };
         let mut changed: Vec<JobRow> = Vec::new();
         let mut seen: BTreeMap<JobId, Phase> = BTreeMap::new();
@@ -57,13 +64,13 @@ pub fn send(to: &mut impl Write) -> io::Result<()> {
         // Those that are left have ended.
         let one = |job: JobId| vec![Target { job, task: None }];
         for id in known.into_keys() {
-            changed.extend(rows(false, one(id)).unwrap_or_default());
+            changed.extend(rows(one(id)).unwrap_or_default());
         }
         // So have those that nobody has seen.
         for _ in 0..MOST_NEW {
             let next = last + 1;
             if !seen.contains_key(&next) {
-                match rows(false, one(next)) {
+                match rows(one(next)) {
                     Ok(rows) => changed.extend(rows.into_iter().filter(|row| row.id == next)),
                     Err(_) => break,
                 }

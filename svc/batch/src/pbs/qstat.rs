@@ -154,7 +154,10 @@ pub fn run(words: &[String]) -> Done {
         }
     }
     if jobs.is_empty() && code == 0 {
-        details = common::details(has_history, vec![])?;
+        details = match has_history {
+            true => common::details_since(0)?,
+            false => common::details(false, vec![])?,
+        };
     }
     let users: Vec<String> = words
         .list("u")

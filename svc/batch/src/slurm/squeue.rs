@@ -164,8 +164,12 @@ pub fn run(words: &[String]) -> Done {
         return Err(format!("Invalid job state specified: {wrong}"));
     }
     let targets = chosen(&words.list("jobs"))?;
-    let is_all = !states.is_empty();
-    let mut details = match common::details(is_all, targets) {
+    let details = match targets[..] {
+        [] if !states.is_empty() => common::details_since(0),
+        [] => common::details(false, targets),
+        _ => common::details(true, targets),
+    };
+    let mut details = match details {
         Ok(details) => details,
         Err(text) if text.starts_with("there is no job") => {
             return Err("Invalid job id specified".into());

@@ -37,33 +37,50 @@ fn cause(reason: &Reason) -> Cause {
 }
 
 impl Head {
-    /// All that is known of jobs, chosen as for [`rows`](Head::rows); of those that have ended, if
-    /// none is named, what did at `since` or later.
+    /// All that is known of jobs, chosen as for [`rows`](Head::rows).
     ///
     /// # Errors
     /// In words.
     pub fn all_of(
         &mut self,
-        (all, since): (bool, u64),
         targets: &[Target],
+        has_steps: bool,
         caller: &Caller,
     ) -> Result<Vec<Detail>, String> {
         let jobs = self.live(targets)?;
-        let mut which: Vec<Which> = targets.iter().map(|target| ended_of(*target)).collect();
-        if targets.is_empty() && all {
-            which.push(Which::Since(since));
-        }
-        let mut entries: Vec<(Entry, Option<JobRow>)> = Vec::new();
-        for which in which {
-            let ended = self.store.ended_entries(which)?.into_iter();
-            entries.extend(ended.map(|(entry, row)| (entry, Some(row))));
-        }
-        let live = jobs.iter().filter_map(|id| self.entries.get(id));
-        entries.extend(live.map(|entry| (entry.clone(), None)));
-        entries.sort_by_key(|(entry, _)| entry.job.id);
-        entries.dedup_by_key(|(entry, _)| entry.job.id);
         let now_s = now_s();
         let reasons = self.reasons_of(&jobs, now_s);
+        let mut entries: Vec<(Entry, JobRow)> = Vec::new();
+        for target in targets {
+            entries.extend(self.store.ended_entries(ended_of(*target))?);
+        }
+        let live = jobs.iter().filter_map(|id| self.entries.get(id));
+        entries.extend(live.map(|entry| {
+            let reason = reasons.get(&entry.job.id);
+            let note = reason.map(|r| explain::short(r, &|id| self.named(id), now_s));
+            let row = self.row(entry, note.unwrap_or_default(), has_steps);
+            (entry.clone(), row)
+        }));
+        entries.sort_by_key(|(entry, _)| entry.job.id);
+        entries.dedup_by_key(|(entry, _)| entry.job.id);
+        self.whole(entries, &reasons, caller)
+    }
+
+    /// All that is known of the next jobs that have ended, as [`Which::After`] says.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn all_of_ended(&self, after: Which, caller: &Caller) -> Result<Vec<Detail>, String> {
+        let entries = self.store.ended_entries(after)?;
+        self.whole(entries, &HashMap::new(), caller)
+    }
+
+    fn whole(
+        &self,
+        entries: Vec<(Entry, JobRow)>,
+        reasons: &HashMap<JobId, Reason>,
+        caller: &Caller,
+    ) -> Result<Vec<Detail>, String> {
         let mut orders: HashMap<i64, (Shared, Order)> = HashMap::new();
         let mut details = Vec::new();
         for (entry, row) in entries {
@@ -91,10 +108,6 @@ impl Head {
             }
             let (shared, order) = &orders[&entry.order];
             let reason = reasons.get(&entry.job.id);
-            let row = row.unwrap_or_else(|| {
-                let note = reason.map(|r| explain::short(r, &|id| self.named(id), now_s));
-                self.row(&entry, note.unwrap_or_default(), all || !targets.is_empty())
-            });
             let mut detail = self.detail(&entry, row, shared, order, reason);
             veil(&mut detail, caller);
             details.push(detail);

@@ -17,28 +17,21 @@ use crate::store::{Entry, Which};
 const MOST_DETAILS: usize = 10;
 
 impl Head {
-    /// The rows of jobs: of all that wait or run, of those that have ended as well, or of some.
+    /// The rows of jobs: of all that wait or run, or of some.
     ///
     /// # Errors
     /// In words.
     pub fn rows(
         &mut self,
-        all: bool,
         targets: &[Target],
+        has_steps: bool,
         caller: &Caller,
     ) -> Result<Vec<JobRow>, String> {
         let live = self.live(targets)?;
-        let mut rows = match targets {
-            [] if all => self.store.ended(Which::All)?,
-            [] => Vec::new(),
-            _ => {
-                let mut rows = Vec::new();
-                for &target in targets {
-                    rows.extend(self.ended_rows(target)?);
-                }
-                rows
-            }
-        };
+        let mut rows = Vec::new();
+        for &target in targets {
+            rows.extend(self.ended_rows(target)?);
+        }
         let now_s = now_s();
         let reasons: HashMap<JobId, Reason> = match live.is_empty() {
             true => HashMap::new(),
@@ -53,10 +46,19 @@ impl Head {
             None => self.hindered(entry).unwrap_or_default(),
         };
         let live = live.iter().filter_map(|id| self.entries.get(id));
-        let has_steps = all || !targets.is_empty();
         rows.extend(live.map(|entry| self.row(entry, note(entry), has_steps)));
         rows.sort_by_key(|row| row.id);
         rows.dedup_by_key(|row| row.id);
+        rows.iter_mut().for_each(|row| veil_row(row, caller));
+        Ok(rows)
+    }
+
+    /// The rows of the next jobs that have ended, as [`Which::After`] says.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn rows_of_ended(&self, after: Which, caller: &Caller) -> Result<Vec<JobRow>, String> {
+        let mut rows = self.store.ended(after)?;
         rows.iter_mut().for_each(|row| veil_row(row, caller));
         Ok(rows)
     }
@@ -285,6 +287,7 @@ impl Head {
                 (Some(_), Err(why)) => format!("no control groups: {why}"),
             },
             standbys: self.store.standbys().unwrap_or_default(),
+            last: self.last,
         }
     }
 }

@@ -150,12 +150,16 @@ struct More {
     nodes: Option<u32>,
 }
 
+/// Most jobs that are read at once where all that have ended are meant, of which there may be
+/// hundreds of thousands: in a few ms.
+const PAGE: usize = 1000;
+
 /// Which jobs that have ended are meant.
 #[derive(Clone, Copy, Debug)]
 pub enum Which {
-    All,
-    /// That have ended at this second since 1970 or later.
-    Since(u64),
+    /// The next ones in the order in which they ended: after this second since 1970 and, among
+    /// those that ended in it, after this number. At most [`PAGE`].
+    After(u64, JobId),
     /// A job, or all tasks of an array.
     Of(JobId),
     /// A task of an array.
@@ -165,11 +169,15 @@ pub enum Which {
 }
 
 impl Which {
-    /// The statement that finds them, oldest first.
+    /// The statement that finds them, in the order of their numbers but for `After`.
     pub(super) fn sql(self) -> String {
         let condition = match self {
-            Which::All => String::new(),
-            Which::Since(second) => format!("AND ended >= {second}"),
+            Which::After(second, id) => {
+                return format!(
+                    "SELECT {COLUMNS} FROM jobs WHERE NOT is_live AND (ended, id) > ({second}, {id}) \
+                     ORDER BY ended, id LIMIT {PAGE}"
+                );
+            }
             Which::Of(id) => format!(
                 "AND id IN (SELECT {id} UNION SELECT id FROM jobs WHERE \"array\" = {id} AND NOT is_live)"
             ),
