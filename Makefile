@@ -25,7 +25,6 @@ demo: setup-demo build-stage ## convection in a crucible on 1, 2 and 4 ranks: ta
 
 test: setup-test build-stage ## all tests, through the real launcher and libraries, and tidy
 	$(XTASK) test --beside '$(MAKE) model-lock-free'
-	$(XTASK) tidy
 
 # Every interleaving of the ring, the event count, the turn, the deque, the tallies, the sleepers, the RMA queues, the lock of the
 # boards, the lock and barrier of processes, the shelf, the claims of members, the counts of tasks, the wake queue, and of teams'

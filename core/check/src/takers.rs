@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn rivals_are_those_of_a_plain_list() {
         let (mut found_some, mut found_none) = (0, 0);
-        let (seeds, receives) = if cfg!(miri) { (1, 60) } else { (100u64, 300) };
+        let (seeds, receives) = if cfg!(miri) { (1, 30) } else { (100u64, 300) };
         for seed in 1..=seeds {
             let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let (mut takers, mut plain) = (Takers::default(), Vec::<Plain>::new());

@@ -206,7 +206,7 @@ pub mod tests {
     #[test]
     fn overlaps_are_those_of_a_list_of_all_uses() {
         let mut found_some = 0;
-        let (seeds, steps) = if cfg!(miri) { (1, 100) } else { (200u64, 400) };
+        let (seeds, steps) = if cfg!(miri) { (1, 50) } else { (200u64, 400) };
         for seed in 1..=seeds {
             let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let (mut uses, mut plain) = (Uses::default(), Vec::<Use>::new());

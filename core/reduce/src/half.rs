@@ -102,13 +102,13 @@ mod tests {
         let same = |ours: u16, other: u16, nan: bool| {
             ours == other || nan && (ours | 0x200) == (other | 0x200)
         };
-        for bits in 0..=u16::MAX {
+        for bits in (0..=u16::MAX).step_by(if cfg!(miri) { 251 } else { 1 }) {
             let (ours, other) = (to_f32(bits), f16::from_bits(bits).to_f32_const());
             assert!(ours.to_bits() == other.to_bits() || ours.is_nan() && other.is_nan());
             assert!(same(from_f32(ours), bits, ours.is_nan()), "{bits:#x}");
         }
         let mut random = fastrand::Rng::with_seed(16);
-        for _ in 0..if cfg!(miri) { 1000 } else { 1_000_000 } {
+        for _ in 0..if cfg!(miri) { 100 } else { 1_000_000 } {
             // Half of them in the range of binary16, where a bit pattern taken at random rarely is.
             let bits = random.u32(..);
             let near = bits & 0x807f_ffff | random.u32(96..144) << 23;

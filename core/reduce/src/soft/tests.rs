@@ -219,7 +219,7 @@ fn agree<F: Format, A: Float>(bits: u32, explicit: u32) {
     ];
     let meaning = (1u128 << (bits + explicit + 15) << 1).wrapping_sub(1);
     let mut random = Rng::with_seed(u64::from(bits));
-    for _ in 0..if cfg!(miri) { 200 } else { 400_000 } {
+    for _ in 0..if cfg!(miri) { 20 } else { 400_000 } {
         let a = number(&mut random, bits, explicit, &special);
         let b = number(&mut random, bits, explicit, &special);
         let (x, y) = (A::from_bits(a), A::from_bits(b));
