@@ -172,10 +172,15 @@ impl Which {
     /// The statement that finds them, in the order of their numbers but for `After`.
     pub(super) fn sql(self) -> String {
         let condition = match self {
+            // Of a pair that is compared whole, an index serves the first part alone.
             Which::After(second, id) => {
                 return format!(
-                    "SELECT {COLUMNS} FROM jobs WHERE NOT is_live AND (ended, id) > ({second}, {id}) \
-                     ORDER BY ended, id LIMIT {PAGE}"
+                    "SELECT * FROM (\
+                     SELECT * FROM (SELECT {COLUMNS} FROM jobs WHERE NOT is_live AND ended = {second} AND id > {id} \
+                     ORDER BY id LIMIT {PAGE}) AS rest UNION ALL \
+                     SELECT * FROM (SELECT {COLUMNS} FROM jobs WHERE NOT is_live AND ended > {second} \
+                     ORDER BY ended, id LIMIT {PAGE}) AS later\
+                     ) AS page ORDER BY ended, id LIMIT {PAGE}"
                 );
             }
             Which::Of(id) => format!(
