@@ -1,5 +1,5 @@
-//! What the queue takes: short jobs beside HyperQueue's, one job from its command to its process,
-//! commands while many jobs wait, and a recorded workload.
+//! What the queue takes: short jobs beside those of HyperQueue and of Slurm, one job from its
+//! command to its process, commands while many jobs wait, and a recorded workload.
 //!
 //! `cargo run --release -p margay-bench-peers --bin queue`
 #![forbid(unsafe_code)]
@@ -37,7 +37,14 @@ struct Options {
     /// Jobs of the recorded workload, on 5,000 slots.
     #[arg(long, default_value_t = 200_000)]
     replayed: u32,
-    /// Without `HyperQueue`.
+    /// Short jobs of Slurm, where it is installed and this is root.
+    #[arg(long, default_value_t = 1000)]
+    slurm_jobs: u32,
+    /// CPUs that Slurm's node claims to have: it decides once a second, which would be all that is
+    /// measured with as many as there are.
+    #[arg(long, default_value_t = 64)]
+    slurm_cpus: u32,
+    /// Without `HyperQueue` and Slurm.
     #[arg(long)]
     alone: bool,
 }
@@ -189,6 +196,42 @@ fn short_jobs(options: &Options, folder: &Path) -> Result<()> {
     if !theirs.is_empty() {
         row("  HyperQueue", median(&theirs), "jobs/s");
     }
+    if !options.alone {
+        slurm(options, folder)?;
+    }
+    Ok(())
+}
+
+/// Short jobs of Slurm.
+fn slurm(options: &Options, folder: &Path) -> Result<()> {
+    let is_there = "command -v munged slurmctld slurmd sbatch && test $(id -u) = 0";
+    let found = Command::new("sh").args(["-c", is_there]).output()?;
+    if !found.status.success() {
+        println!("  (no Slurm here, or this is not root)");
+        return Ok(());
+    }
+    let version = run_quietly(Command::new("slurmctld").arg("-V"))?;
+    let script = tree::workspace().join("bench/peers/programs/jobs_of_slurm.sh");
+    let numbers = [options.slurm_jobs, options.slurm_cpus].map(|number| number.to_string());
+    let other = folder.with_extension("slurm");
+    let mut rates = Vec::new();
+    for _ in 0..options.repetitions {
+        let _ = fs::remove_dir_all(&other);
+        fs::create_dir_all(&other)?;
+        let mut command = bounded(LIMIT_S);
+        command.arg(&script).args(&numbers).arg(&other);
+        let text = run_quietly(&mut command)?;
+        let seconds = text.lines().last().unwrap_or_default().trim();
+        rates.push(f64::from(options.slurm_jobs) / seconds.parse::<f64>()?);
+    }
+    fs::remove_dir_all(&other)?;
+    let what = format!(
+        "  {}, {} jobs on {} CPUs",
+        version.trim(),
+        options.slurm_jobs,
+        options.slurm_cpus
+    );
+    row(&what, median(&rates), "jobs/s");
     Ok(())
 }
 
