@@ -25,8 +25,7 @@ pub(crate) fn show(answer: Answer) -> Result<(), String> {
 pub(crate) fn each_ended(mut take: impl FnMut(JobRow)) -> Result<(), String> {
     queue::each_ended(0, false, |answer| match answer {
         Answer::Jobs(rows) => {
-            let last = rows.last();
-            let last = last.and_then(|row| Some((row.ended?, row.id)));
+            let last = rows.last().and_then(JobRow::end);
             rows.into_iter().for_each(&mut take);
             Ok(last)
         }

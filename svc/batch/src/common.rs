@@ -54,6 +54,17 @@ pub fn details(has_steps: bool, jobs: Vec<Target>) -> Result<Vec<Detail>, String
     shown(ask(&Request::Show { has_steps, jobs })?)
 }
 
+/// The same of all jobs that wait or run, without their steps; or, `with_ended`, of all jobs.
+///
+/// # Errors
+/// In words.
+pub fn details_of_all(with_ended: bool) -> Result<Vec<Detail>, String> {
+    match with_ended {
+        true => details_since(0),
+        false => details(false, vec![]),
+    }
+}
+
 /// The same of all jobs that wait, run, or have ended at this second since 1970 or later, in the
 /// order of their numbers: a queue has hundreds of thousands that ended before.
 ///
@@ -63,8 +74,7 @@ pub fn details_since(since: u64) -> Result<Vec<Detail>, String> {
     // One that ends meanwhile is in both.
     let mut all: BTreeMap<JobId, Detail> = BTreeMap::new();
     let mut add = |details: Vec<Detail>| {
-        let last = details.last();
-        let last = last.and_then(|detail| Some((detail.row.ended?, detail.row.id)));
+        let last = details.last().and_then(|detail| detail.row.end());
         all.extend(details.into_iter().map(|detail| (detail.row.id, detail)));
         last
     };

@@ -258,6 +258,12 @@ pub struct OnHost {
 }
 
 impl JobRow {
+    /// Its place among the jobs that have ended: the second, and its number.
+    #[must_use]
+    pub fn end(&self) -> Option<(u64, JobId)> {
+        Some((self.ended?, self.id))
+    }
+
     /// The job as a JSON object, flat, for people and programs alike. Times are seconds since 1970.
     #[must_use]
     pub fn json(&self) -> Value {

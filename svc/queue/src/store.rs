@@ -254,15 +254,13 @@ impl Store {
     /// # Errors
     /// In words.
     pub fn each_ended(&self, mut take: impl FnMut(JobRow)) -> Result<(), String> {
-        let mut after = (0, 0);
-        loop {
-            let rows = self.ended(Which::After(after.0, after.1))?;
-            let Some(last) = rows.last() else {
-                return Ok(());
-            };
-            after = (last.ended.unwrap_or(u64::MAX), last.id);
+        let mut next = Some((0, 0));
+        while let Some((second, id)) = next {
+            let rows = self.ended(Which::After(second, id))?;
+            next = rows.last().and_then(JobRow::end);
             rows.into_iter().for_each(&mut take);
         }
+        Ok(())
     }
 
     /// The same jobs, with what they asked for.

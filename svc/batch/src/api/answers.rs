@@ -81,10 +81,7 @@ fn jobs(request: &Request) -> Result<Response, String> {
     let is_all = request
         .parameter("all")
         .is_some_and(|all| all != "0" && all != "false");
-    let details = match is_all {
-        true => common::details_since(0)?,
-        false => common::details(false, vec![])?,
-    };
+    let details = common::details_of_all(is_all)?;
     let is_asked = |detail: &&Detail| {
         let is =
             |name: &str, value: &str| request.parameter(name).is_none_or(|asked| asked == value);

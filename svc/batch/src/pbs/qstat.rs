@@ -154,10 +154,7 @@ pub fn run(words: &[String]) -> Done {
         }
     }
     if jobs.is_empty() && code == 0 {
-        details = match has_history {
-            true => common::details_since(0)?,
-            false => common::details(false, vec![])?,
-        };
+        details = common::details_of_all(has_history)?;
     }
     let users: Vec<String> = words
         .list("u")

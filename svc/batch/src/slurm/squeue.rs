@@ -165,8 +165,7 @@ pub fn run(words: &[String]) -> Done {
     }
     let targets = chosen(&words.list("jobs"))?;
     let details = match targets[..] {
-        [] if !states.is_empty() => common::details_since(0),
-        [] => common::details(false, targets),
+        [] => common::details_of_all(!states.is_empty()),
         _ => common::details(true, targets),
     };
     let mut details = match details {
