@@ -100,7 +100,8 @@ fn run_on(number: u32, without: &[&str]) {
     }
 }
 
-// Three programs take half of the time of all: each of them on one number of hosts.
+// `model`, `fortran` and `cancel` run on one number of hosts: on one host they take 58, 29 and 26 s
+// of processor time, and of the others only `mpi` (42) takes more than 12.
 
 #[test]
 fn the_tests_of_one_host_pass_on_two() {

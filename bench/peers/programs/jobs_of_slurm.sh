@@ -1,7 +1,7 @@
 #!/bin/sh
-# Short jobs by Slurm, as root: munged, slurmctld and slurmd on this host, with the settings of Slurm's guide to high
-# throughput. They are one array, which its controller takes as one request, and each is recorded in a file. Prints how many
-# seconds it took from the submission until all have been recorded.
+# Short jobs by Slurm, as root: munged, slurmctld and slurmd on this host, with no delay that a parameter asks for. They are
+# one array, which its controller takes as one request, and each is recorded in a file. Prints how many seconds it took from the
+# submission until all have been recorded.
 #
 #     jobs_of_slurm.sh JOBS CPUS FOLDER
 set -eu
@@ -33,7 +33,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
-SchedulerParameters=batch_sched_delay=1,sched_min_interval=1,partition_job_depth=0,default_queue_depth=100
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=1,default_queue_depth=100
 SlurmdParameters=config_overrides
 MpiDefault=none
 SwitchType=switch/none
@@ -50,7 +50,7 @@ printf 'CgroupPlugin=cgroup/v1\n' >"$folder/cgroup.conf"
 : >"$folder/jobs"
 
 munged --force --foreground --key-file="$folder/key" --socket="$folder/munge/socket" --pid-file="$folder/munge/pid" \
-    --log-file="$folder/munge/log" --seed-file="$folder/munge/seed" >"$folder/munge/out" 2>&1 &
+    --log-file="$folder/munge/log" --seed-file="$folder/munge/seed" >"$folder/munged.out" 2>&1 &
 munged=$!
 slurmctld= slurmd=
 finish() {
@@ -58,16 +58,31 @@ finish() {
     wait
 }
 trap finish EXIT
-until [ -S "$folder/munge/socket" ]; do sleep 0.05; done
+trap 'exit 1' INT TERM
+# Waits a moment; the first daemon that has ended is the end of the script as well.
+pause() {
+    for daemon in $slurmd $slurmctld $munged; do
+        if ! kill -0 "$daemon" 2>/dev/null; then
+            find "$folder" -name '*.out' -o -name '*.log' | xargs tail -n 3 >&2
+            exit 1
+        fi
+    done
+    sleep 0.05
+}
+until [ -S "$folder/munge/socket" ]; do pause; done
 slurmctld -D -f "$SLURM_CONF" >"$folder/slurmctld.out" 2>&1 &
 slurmctld=$!
 slurmd -D -f "$SLURM_CONF" -N "$host" >"$folder/slurmd.out" 2>&1 &
 slurmd=$!
-until [ "$(sinfo -h -o %T 2>/dev/null)" = idle ]; do sleep 0.1; done
+until [ "$(sinfo -h -o %T 2>/dev/null)" = idle ]; do pause; done
 
 printf '#!/bin/sh\ntrue\n' >"$folder/job"
 begun=$(date +%s.%N)
 sbatch -n 1 -a "1-$jobs" -o /dev/null -D / "$folder/job" >"$folder/submitted"
-until [ "$(grep -c 'JobState=COMPLETED' "$folder/jobs")" -eq "$jobs" ]; do sleep 0.05; done
+until [ "$(wc -l <"$folder/jobs")" -ge "$jobs" ]; do pause; done
 ended=$(date +%s.%N)
+if [ "$(grep -c 'JobState=COMPLETED' "$folder/jobs")" -ne "$jobs" ]; then
+    echo "some jobs have not completed: $(grep -v 'JobState=COMPLETED' "$folder/jobs" | head -n 1)" >&2
+    exit 1
+fi
 echo "$begun $ended" | awk '{ print $2 - $1 }'

@@ -204,7 +204,7 @@ fn short_jobs(options: &Options, folder: &Path) -> Result<()> {
 
 /// Short jobs of Slurm.
 fn slurm(options: &Options, folder: &Path) -> Result<()> {
-    let is_there = "command -v munged slurmctld slurmd sbatch && test $(id -u) = 0";
+    let is_there = "for program in munged slurmctld slurmd sbatch; do command -v $program || exit 1; done; test $(id -u) = 0";
     let found = Command::new("sh").args(["-c", is_there]).output()?;
     if !found.status.success() {
         println!("  (no Slurm here, or this is not root)");
